@@ -1,0 +1,73 @@
+# Needs Python 3.11 or later, git and make; everything else goes into .venv.
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+
+# One stamp per set of extras, made anew when the dependencies change.
+PLAIN := $(VENV)/.plain
+DEV := $(VENV)/.dev
+BENCH := $(VENV)/.bench
+INPUTS := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format check acceptance bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+
+venv: $(DEV) ## create .venv with everything needed to work on Holdfast
+
+demo: $(if $(wildcard $(DEV)),$(DEV),$(PLAIN)) ## a guided tour: an agent is killed and picks up where it was
+	@$(BIN)/holdfast demo $(ARGS)
+
+test: $(DEV) ## run the tests with the coverage gate, without the long drills
+	$(PYTEST) -m "not slow" --cov --cov-report=term tests $(ARGS)
+
+lint: $(DEV) ## check style, types, import layers and security
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/bandit -q -r src -c pyproject.toml
+
+format: $(DEV) ## format the code and sort its imports
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+check: lint test ## what CI runs
+
+acceptance: $(DEV) ## run all tests, long drills too, and print every requirement with its proof
+	$(BIN)/python -m tests.acceptance.report -- -n $(WORKERS) $(ARGS)
+
+bench: $(BENCH) ## measure Holdfast and its peers
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove .venv, caches and reports
+	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .import_linter_cache
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(PLAIN): $(INPUTS) | $(BIN)/python
+	@echo "Installing holdfast into $(VENV)"
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(DEV): $(INPUTS) | $(BIN)/python
+	@echo "Installing holdfast and the development tools into $(VENV) (about a minute the first time)"
+	@$(PIP_INSTALL) -e '.[dev,postgres]'
+	@touch $@ $(PLAIN)
+
+$(BENCH): $(INPUTS) | $(BIN)/python
+	@echo "Installing holdfast and the systems it is measured against into $(VENV)"
+	@$(PIP_INSTALL) -e '.[bench]'
+	@touch $@ $(PLAIN)
