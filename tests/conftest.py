@@ -1,0 +1,41 @@
+"""Fixtures that every test may use."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from psycopg import sql
+
+from tests.postgres_server import PostgresServer
+
+pytest_plugins = ["pytester", "tests.acceptance.plugin"]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server per test process. A test that kills or reconfigures a server makes its own."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _postgres_database(postgres_server: PostgresServer) -> str:
+    postgres_server.create_database("holdfast")
+    return "holdfast"
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer, _postgres_database: str) -> Iterator[str]:
+    """A store URL with a schema of its own, dropped afterwards.
+
+    `schema` is Holdfast's parameter: to connect with psycopg itself use
+    `postgres_server.url(...)`. A transaction that the test left open makes the drop fail.
+    """
+    schema = f"t_{uuid.uuid4().hex[:12]}"
+    yield f"{postgres_server.url(_postgres_database)}&schema={schema}"
+    postgres_server.execute(
+        sql.SQL("SET lock_timeout = '10s'; DROP SCHEMA IF EXISTS {} CASCADE").format(
+            sql.Identifier(schema)
+        ),
+        dbname=_postgres_database,
+    )
