@@ -1,0 +1,217 @@
+-- Holdfast, SQLite dialect. PostgreSQL has the same tables and columns.
+--
+-- Times are ISO-8601 UTC with microseconds and a Z. Documents are JSON text.
+-- state_snapshot is the manifest of a checkpoint's state: small values stand in it, large ones are
+-- references to chunks. The documented keys of a state, all optional:
+--   conversation_history  array    the messages so far, each an object with role and content
+--   variable_state        object   the agent's variables by name
+--   execution_context     object   where the agent stood: node, step, tool call, settings
+--   task_state, progress, agent_history, memory_refs, open_files, decisions, features, context
+
+-- What makes a file recognisable as ours: "Hold" in ASCII.
+PRAGMA application_id = 1215261796;
+
+CREATE TABLE agents (
+    tenant       TEXT NOT NULL DEFAULT 'default',
+    id           TEXT PRIMARY KEY NOT NULL
+                 DEFAULT (lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+                     || substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2)
+                     || '-' || hex(randomblob(6))))
+                 CHECK (length(id) = 36 AND id GLOB '????????-????-????-????-????????????'
+                     AND replace(id, '-', '') NOT GLOB '*[^0-9a-f]*'),
+    name         TEXT NOT NULL,
+    agent_type   TEXT NOT NULL CHECK (agent_type <> ''),
+    status       TEXT NOT NULL DEFAULT 'idle'
+                 CHECK (status IN ('idle', 'running', 'paused', 'completed', 'failed', 'terminated')),
+    parent_id    TEXT,
+    depth_level  INTEGER NOT NULL DEFAULT 0 CHECK (depth_level >= 0),
+    metadata     TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
+    created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    updated_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    completed_at TEXT,
+    UNIQUE (tenant, id),
+    FOREIGN KEY (tenant, parent_id) REFERENCES agents (tenant, id)
+) STRICT;
+
+CREATE TABLE sessions (
+    tenant           TEXT NOT NULL DEFAULT 'default',
+    id               TEXT NOT NULL,
+    agent_id         TEXT NOT NULL,
+    agent_type       TEXT NOT NULL CHECK (agent_type <> ''),
+    task_description TEXT,
+    status           TEXT NOT NULL DEFAULT 'active'
+                     CHECK (status IN
+                         ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped')),
+    continues_id     TEXT,
+    forked_from      TEXT,
+    lease_owner      TEXT,
+    lease_token      INTEGER NOT NULL DEFAULT 0,
+    lease_expires_at TEXT,
+    paused_at        TEXT,
+    paused_until     TEXT,
+    pause_reason     TEXT,
+    resumed_at       TEXT,
+    metadata         TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
+    created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    updated_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY (tenant, id),
+    FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
+) STRICT;
+
+CREATE INDEX sessions_by_age ON sessions (tenant, created_at DESC, id DESC);
+CREATE INDEX sessions_by_agent ON sessions (tenant, agent_id);
+
+-- The order of checkpoints comes from here, never from a clock. A row is never handed out twice.
+CREATE TABLE sequences (
+    name  TEXT PRIMARY KEY NOT NULL,
+    value INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO sequences (name, value) VALUES ('checkpoints', 0);
+
+CREATE TABLE session_checkpoints (
+    tenant           TEXT NOT NULL DEFAULT 'default',
+    id               TEXT PRIMARY KEY NOT NULL
+                     DEFAULT (lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+                         || substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2)
+                         || '-' || hex(randomblob(6))))
+                     CHECK (length(id) = 36 AND id GLOB '????????-????-????-????-????????????'
+                         AND replace(id, '-', '') NOT GLOB '*[^0-9a-f]*'),
+    external_id      TEXT,
+    session_id       TEXT NOT NULL,
+    agent_id         TEXT NOT NULL,
+    namespace        TEXT NOT NULL DEFAULT '',
+    seq              INTEGER NOT NULL,
+    parent_id        TEXT,
+    name             TEXT NOT NULL,
+    label            TEXT,
+    description      TEXT,
+    checkpoint_type  TEXT NOT NULL DEFAULT 'manual'
+                     CHECK (checkpoint_type IN ('manual', 'auto', 'failure')),
+    retention_class  TEXT NOT NULL DEFAULT 'manual'
+                     CHECK (retention_class IN
+                         ('automatic', 'manual', 'feature', 'session', 'step', 'failure')),
+    run_id           TEXT,
+    version          INTEGER NOT NULL DEFAULT 1,
+    size_bytes       INTEGER NOT NULL DEFAULT 0,
+    stored_bytes     INTEGER NOT NULL DEFAULT 0,
+    chain_hash       BLOB,
+    git_branch       TEXT,
+    git_commit       TEXT,
+    git_uncommitted  INTEGER NOT NULL DEFAULT 0 CHECK (git_uncommitted IN (0, 1)),
+    workspace_commit TEXT,
+    resumable        INTEGER NOT NULL DEFAULT 1 CHECK (resumable IN (0, 1)),
+    pinned           INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+    consumed_at      TEXT,
+    quarantined_at   TEXT,
+    restoring_until  TEXT,
+    expires_at       TEXT,
+    metadata         TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
+    created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    restored_at      TEXT,
+    -- The payload stands last: SQLite reads a row from its start, and a listing stops before it.
+    -- JSON text is kept byte for byte, so the document for SQL and the one that is restored are
+    -- stored once; PostgreSQL, whose JSONB rewrites numbers and key order, keeps both.
+    state_snapshot   TEXT NOT NULL CHECK (json_valid(state_snapshot)),
+    manifest         TEXT GENERATED ALWAYS AS (state_snapshot) VIRTUAL,
+    refs             BLOB NOT NULL DEFAULT x'',
+    UNIQUE (tenant, session_id, namespace, name),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
+) STRICT;
+
+CREATE UNIQUE INDEX checkpoints_by_seq
+    ON session_checkpoints (tenant, session_id, namespace, seq DESC);
+CREATE UNIQUE INDEX checkpoints_by_external_id
+    ON session_checkpoints (tenant, session_id, namespace, external_id)
+    WHERE external_id IS NOT NULL;
+CREATE INDEX checkpoints_by_class
+    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq DESC)
+    WHERE pinned = 0;
+CREATE INDEX checkpoints_by_agent
+    ON session_checkpoints (agent_id, created_at DESC, id DESC);
+CREATE INDEX checkpoints_by_expiry
+    ON session_checkpoints (tenant, expires_at) WHERE expires_at IS NOT NULL;
+
+-- Content, stored once under its digest. Codec 0 is plain, 1 is zstd.
+CREATE TABLE chunks (
+    tenant TEXT NOT NULL DEFAULT 'default',
+    digest BLOB NOT NULL CHECK (length(digest) = 33),
+    codec  INTEGER NOT NULL,
+    data   BLOB NOT NULL,
+    PRIMARY KEY (tenant, digest)
+) STRICT;
+
+CREATE TABLE checkpoint_writes (
+    tenant      TEXT NOT NULL DEFAULT 'default',
+    session_id  TEXT NOT NULL,
+    namespace   TEXT NOT NULL DEFAULT '',
+    external_id TEXT NOT NULL,
+    task_id     TEXT NOT NULL,
+    idx         INTEGER NOT NULL,
+    task_path   TEXT NOT NULL DEFAULT '',
+    channel     TEXT NOT NULL,
+    manifest    TEXT NOT NULL CHECK (json_valid(manifest)),
+    refs        BLOB NOT NULL DEFAULT x'',
+    created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY (tenant, session_id, namespace, external_id, task_id, idx),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE effects (
+    tenant      TEXT NOT NULL DEFAULT 'default',
+    session_id  TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    occurrence  INTEGER NOT NULL DEFAULT 0,
+    fingerprint BLOB NOT NULL,
+    status      TEXT NOT NULL CHECK (status IN ('started', 'done', 'failed', 'unknown')),
+    result      TEXT CHECK (result IS NULL OR json_valid(result)),
+    error       TEXT,
+    started_at  TEXT NOT NULL,
+    finished_at TEXT,
+    PRIMARY KEY (tenant, session_id, key, occurrence),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE session_logs (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant     TEXT NOT NULL DEFAULT 'default',
+    session_id TEXT NOT NULL,
+    level      TEXT NOT NULL CHECK (level IN ('debug', 'info', 'warning', 'error')),
+    message    TEXT NOT NULL,
+    data       TEXT CHECK (data IS NULL OR json_valid(data)),
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+
+CREATE INDEX logs_by_session ON session_logs (tenant, session_id, id);
+
+CREATE TABLE workspace_packs (
+    tenant     TEXT NOT NULL DEFAULT 'default',
+    id         TEXT PRIMARY KEY NOT NULL,
+    session_id TEXT NOT NULL,
+    commits    TEXT NOT NULL CHECK (json_valid(commits)),
+    builds_on  TEXT NOT NULL CHECK (json_valid(builds_on)),
+    data       BLOB NOT NULL,
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE schema_migrations (
+    version    INTEGER PRIMARY KEY NOT NULL,
+    checksum   TEXT NOT NULL,
+    applied_at TEXT NOT NULL
+) STRICT;
+
+-- DOWN
+
+DROP TABLE workspace_packs;
+DROP TABLE session_logs;
+DROP TABLE effects;
+DROP TABLE checkpoint_writes;
+DROP TABLE chunks;
+DROP TABLE session_checkpoints;
+DROP TABLE sequences;
+DROP TABLE sessions;
+DROP TABLE agents;
+DROP TABLE schema_migrations;

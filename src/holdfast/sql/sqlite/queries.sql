@@ -1,0 +1,357 @@
+-- The statements of the SQLite store. PostgreSQL defines the same names; what only one dialect needs
+-- begins with the dialect's name. Parameters are positional and stand in the order of the text.
+--
+-- A listing is a *.list statement, then any of its *.where fragments, then *.order. What has expired
+-- is invisible from the moment of its expires_at on, and removed by checkpoints.purge_expired.
+
+-- name: agents.insert
+INSERT INTO agents (tenant, id, name, agent_type, status, parent_id, depth_level, metadata,
+    created_at, updated_at, completed_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: agents.find
+SELECT id, name, agent_type, status, parent_id, depth_level, metadata,
+    created_at, updated_at, completed_at
+FROM agents WHERE tenant = ? AND id = ?;
+
+-- name: agents.list
+SELECT id, name, agent_type, status, parent_id, depth_level, metadata,
+    created_at, updated_at, completed_at
+FROM agents WHERE tenant = ?
+
+-- name: agents.where.status
+AND status = ?
+
+-- name: agents.where.parent_id
+AND parent_id = ?
+
+-- name: agents.order
+ORDER BY created_at DESC, id DESC LIMIT ?
+
+-- name: agents.update
+UPDATE agents
+SET status = ?, metadata = ?, updated_at = ?, completed_at = ?
+WHERE tenant = ? AND id = ?;
+
+-- name: sessions.insert
+INSERT INTO sessions (tenant, id, agent_id, agent_type, task_description, continues_id, forked_from,
+    metadata, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: sessions.find
+SELECT id, agent_id, agent_type, task_description, status, continues_id, forked_from,
+    paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at
+FROM sessions WHERE tenant = ? AND id = ?;
+
+-- name: sessions.list
+SELECT id, agent_id, agent_type, task_description, status, continues_id, forked_from,
+    paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at
+FROM sessions WHERE tenant = ?
+
+-- name: sessions.where.status
+AND status = ?
+
+-- name: sessions.where.agent_type
+AND agent_type = ?
+
+-- name: sessions.where.agent_id
+AND agent_id = ?
+
+-- name: sessions.where.id_prefix
+AND instr(id, ?) = 1
+
+-- name: sessions.where.metadata
+AND NOT EXISTS (
+    SELECT 1 FROM json_each(?) AS wanted WHERE NOT EXISTS (
+        SELECT 1 FROM json_each(sessions.metadata) AS stored
+        WHERE stored.key = wanted.key AND stored.value IS wanted.value
+            AND replace(stored.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer')))
+
+-- name: sessions.order
+ORDER BY created_at DESC, id DESC LIMIT ?
+
+-- name: sessions.update
+UPDATE sessions
+SET status = ?, resumed_at = ?, metadata = ?, updated_at = ?
+WHERE tenant = ? AND id = ?;
+
+-- name: sessions.delete
+DELETE FROM sessions WHERE tenant = ? AND id = ?;
+
+-- name: sessions.usage
+-- Beside max(), SQLite takes the other columns from the row that has the maximum.
+SELECT sessions.id, count(found.id), coalesce(sum(found.size_bytes), 0),
+    coalesce(sum(found.stored_bytes), 0), found.id, max(found.seq)
+FROM sessions LEFT JOIN session_checkpoints AS found
+    ON found.tenant = sessions.tenant AND found.session_id = sessions.id
+    AND (found.expires_at IS NULL OR found.expires_at > ?)
+WHERE sessions.tenant = ?
+
+-- name: sessions.usage.where.ids
+AND sessions.id IN (SELECT value FROM json_each(?))
+
+-- name: sessions.usage.order
+GROUP BY sessions.id ORDER BY sessions.created_at DESC, sessions.id DESC
+
+-- name: checkpoints.list
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, resumable, pinned, expires_at, metadata,
+    created_at, restored_at
+FROM session_checkpoints WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?)
+
+-- name: checkpoints.where.session_id
+AND session_id = ?
+
+-- name: checkpoints.where.namespace
+AND namespace = ?
+
+-- name: checkpoints.where.agent_id
+AND agent_id = ?
+
+-- name: checkpoints.where.id
+AND id = ?
+
+-- name: checkpoints.where.id_prefix
+AND instr(id, ?) = 1
+
+-- name: checkpoints.where.name
+AND name = ?
+
+-- name: checkpoints.where.label
+AND label = ?
+
+-- name: checkpoints.where.external_id
+AND external_id = ?
+
+-- name: checkpoints.where.checkpoint_type
+AND checkpoint_type = ?
+
+-- name: checkpoints.where.retention_class
+AND retention_class = ?
+
+-- name: checkpoints.where.run_id
+AND run_id = ?
+
+-- name: checkpoints.where.version
+AND version = ?
+
+-- name: checkpoints.where.resumable
+AND resumable = ?
+
+-- name: checkpoints.where.before_seq
+AND seq < ?
+
+-- name: checkpoints.where.metadata
+AND NOT EXISTS (
+    SELECT 1 FROM json_each(?) AS wanted WHERE NOT EXISTS (
+        SELECT 1 FROM json_each(session_checkpoints.metadata) AS stored
+        WHERE stored.key = wanted.key AND stored.value IS wanted.value
+            AND replace(stored.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer')))
+
+-- name: checkpoints.order
+ORDER BY seq DESC LIMIT ?
+
+-- name: checkpoints.latest_of_agent
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, resumable, pinned, expires_at, metadata,
+    created_at, restored_at
+FROM session_checkpoints
+WHERE agent_id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?)
+ORDER BY created_at DESC, id DESC LIMIT 1;
+
+-- name: checkpoints.payload
+SELECT state_snapshot, refs FROM session_checkpoints
+WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: checkpoints.mark_restored
+UPDATE session_checkpoints SET restored_at = ?
+WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: checkpoints.delete
+DELETE FROM session_checkpoints
+WHERE tenant = ? AND id IN (SELECT value FROM json_each(?));
+
+-- name: checkpoints.purge_expired
+DELETE FROM session_checkpoints WHERE tenant = ? AND expires_at <= ?;
+
+-- name: checkpoints.ids
+SELECT id FROM session_checkpoints
+WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY seq;
+
+-- name: chunks.read
+SELECT digest, codec, data FROM chunks
+WHERE tenant = ? AND digest IN (SELECT unhex(value) FROM json_each(?));
+
+-- name: chunks.total_bytes
+SELECT coalesce(sum(length(data)), 0) FROM chunks WHERE tenant = ?;
+
+-- name: writes.list
+SELECT external_id, task_id, task_path, idx, channel, manifest, refs FROM checkpoint_writes
+WHERE tenant = ? AND session_id = ? AND namespace = ?
+    AND external_id IN (SELECT value FROM json_each(?))
+ORDER BY task_path, task_id, idx, external_id;
+
+-- name: logs.insert
+INSERT INTO session_logs (tenant, session_id, level, message, data, created_at)
+VALUES (?, ?, ?, ?, ?, ?) RETURNING id;
+
+-- name: logs.list
+SELECT id, session_id, level, message, data, created_at
+FROM session_logs WHERE tenant = ? AND session_id = ?
+
+-- name: logs.where.level
+AND level = ?
+
+-- name: logs.order
+ORDER BY id LIMIT ? OFFSET ?
+
+-- name: migrations.list
+SELECT version, checksum FROM schema_migrations ORDER BY version;
+
+-- name: migrations.insert
+INSERT INTO schema_migrations (version, checksum, applied_at) VALUES (?, ?, ?);
+
+-- name: sqlite.begin
+BEGIN IMMEDIATE;
+
+-- name: sqlite.begin_read
+BEGIN;
+
+-- name: sqlite.commit
+COMMIT;
+
+-- name: sqlite.rollback
+ROLLBACK;
+
+-- name: sqlite.tables
+SELECT name FROM sqlite_schema;
+
+-- name: sqlite.put.session
+SELECT agent_id FROM sessions WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.put.standing
+-- What stands against a draft: an equal id, name or external id.
+SELECT 'id', id, seq, tenant = ? AND session_id = ?, expires_at <= ?
+FROM session_checkpoints WHERE id = ?
+UNION ALL
+SELECT 'name', id, seq, 1, expires_at <= ? FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND name = ?
+UNION ALL
+SELECT 'external_id', id, seq, 1, expires_at <= ? FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND external_id = ?;
+
+-- name: sqlite.put.chunk
+INSERT INTO chunks (tenant, digest, codec, data) VALUES (?, ?, ?, ?)
+ON CONFLICT DO NOTHING RETURNING length(data);
+
+-- name: sqlite.put.missing
+SELECT wanted.value FROM json_each(?) AS wanted
+WHERE NOT EXISTS (
+    SELECT 1 FROM chunks WHERE chunks.tenant = ? AND chunks.digest = unhex(wanted.value));
+
+-- name: sqlite.put.next_seq
+UPDATE sequences SET value = value + 1 WHERE name = 'checkpoints' RETURNING value;
+
+-- name: sqlite.put.checkpoint
+INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
+    parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
+    size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, resumable, pinned,
+    expires_at, metadata, created_at, state_snapshot, refs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: sqlite.put.above_cap
+SELECT id FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND retention_class = ? AND pinned = 0
+    AND (expires_at IS NULL OR expires_at > ?)
+ORDER BY seq DESC LIMIT -1 OFFSET ?;
+
+-- name: sqlite.put.past_age
+SELECT id FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND retention_class = ? AND pinned = 0
+    AND (expires_at IS NULL OR expires_at > ?) AND created_at < ?;
+
+-- name: sqlite.put.newest_resumable
+SELECT id FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND resumable = 1
+    AND (expires_at IS NULL OR expires_at > ?)
+ORDER BY seq DESC LIMIT 1;
+
+-- name: sqlite.put.trim
+DELETE FROM session_checkpoints
+WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))
+    AND (restoring_until IS NULL OR restoring_until <= ?)
+RETURNING id, seq;
+
+-- name: sqlite.write.insert
+INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
+    task_path, channel, manifest, refs, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: sqlite.write.replace
+INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
+    task_path, channel, manifest, refs, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET task_path = excluded.task_path, channel = excluded.channel,
+    manifest = excluded.manifest, refs = excluded.refs, created_at = excluded.created_at;
+
+-- name: sqlite.copy.sources
+SELECT id, parent_id, namespace, external_id FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND (expires_at IS NULL OR expires_at > ?)
+ORDER BY seq;
+
+-- name: sqlite.copy.checkpoint
+-- A copy adds its own row only, was never restored itself and starts its own hash chain.
+INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
+    parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
+    size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit,
+    resumable, pinned, consumed_at, quarantined_at, expires_at, metadata, created_at,
+    restored_at, state_snapshot, refs)
+SELECT tenant, ?, ?, ?, namespace, ?, external_id,
+    ?, name, label, description, checkpoint_type, retention_class, run_id, version,
+    size_bytes, octet_length(state_snapshot) + octet_length(refs),
+    git_branch, git_commit, git_uncommitted, workspace_commit,
+    resumable, pinned, consumed_at, quarantined_at, expires_at, metadata, created_at,
+    restored_at, state_snapshot, refs
+FROM session_checkpoints WHERE id = ? AND tenant = ?;
+
+-- name: sqlite.copy.writes
+INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
+    task_path, channel, manifest, refs, created_at)
+SELECT tenant, ?, namespace, external_id, task_id, idx,
+    task_path, channel, manifest, refs, created_at
+FROM checkpoint_writes WHERE tenant = ? AND session_id = ?
+
+-- name: sqlite.copy.writes.where.checkpoint
+AND namespace = ? AND external_id = ?
+
+-- name: sqlite.gc.roots
+SELECT refs FROM session_checkpoints WHERE tenant = ? AND refs <> x''
+UNION ALL
+SELECT refs FROM checkpoint_writes WHERE tenant = ? AND refs <> x'';
+
+-- name: sqlite.gc.roots_of_session
+SELECT refs FROM session_checkpoints WHERE tenant = ? AND session_id = ? AND refs <> x''
+UNION ALL
+SELECT refs FROM checkpoint_writes WHERE tenant = ? AND session_id = ? AND refs <> x'';
+
+-- name: sqlite.gc.chunks
+SELECT rowid, digest, length(data) FROM chunks WHERE tenant = ?;
+
+-- name: sqlite.gc.delete_chunk
+DELETE FROM chunks WHERE rowid = ?;
+
+-- name: sqlite.gc.delete_chunks_by_digest
+DELETE FROM chunks WHERE tenant = ? AND digest = ?;
+
+-- name: sqlite.gc.orphaned_writes
+SELECT rowid FROM checkpoint_writes AS orphan
+WHERE tenant = ? AND created_at <= ? AND NOT EXISTS (
+    SELECT 1 FROM session_checkpoints AS found
+    WHERE found.tenant = orphan.tenant AND found.session_id = orphan.session_id
+        AND found.namespace = orphan.namespace AND found.external_id = orphan.external_id);
+
+-- name: sqlite.gc.delete_write
+DELETE FROM checkpoint_writes WHERE rowid = ?;
