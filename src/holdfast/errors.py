@@ -1,0 +1,304 @@
+"""Every error that Holdfast raises, as one tree.
+
+Families end in ``Error`` and exist to be caught; leaves name the fact that happened.
+
+    HoldfastError
+    ├── InputError                 what the caller passed cannot be accepted; nothing was written
+    │   ├── InvalidIdentifier
+    │   ├── InvalidFilter
+    │   ├── InvalidUrl
+    │   ├── InvalidConfiguration
+    │   ├── InvalidState
+    │   ├── StateNotSerializable
+    │   ├── IllegalTransition
+    │   ├── NotResumable
+    │   └── NotInitialised
+    ├── LookupFailedError          what was asked for is not there
+    │   ├── SessionNotFound
+    │   ├── AgentNotFound
+    │   ├── CheckpointNotFound
+    │   ├── NothingToResume
+    │   └── AmbiguousReference
+    ├── ConflictError              it is there already, or somebody else was faster
+    │   ├── SessionExists
+    │   ├── AgentExists
+    │   ├── CheckpointExists
+    │   ├── CheckpointProtected
+    │   └── ChunksMissing
+    ├── IntegrityError             stored data does not say what it should
+    │   ├── DigestMismatch
+    │   ├── StateCorrupt
+    │   └── StateTooLarge
+    ├── StoreError                 the database cannot do its part
+    │   ├── StoreUnavailable
+    │   ├── StoreBusy
+    │   ├── StoreFull
+    │   ├── StoreReadOnly
+    │   ├── NotADatabase
+    │   ├── AccessDenied
+    │   ├── StoreClosed
+    │   ├── SchemaTooNew
+    │   ├── SchemaMissing
+    │   └── MigrationChanged
+    └── MissingExtra               an optional dependency is not installed
+
+A message says what happened, what was not lost, and what to do next. ``code`` is stable: programs
+may compare it, and the command line maps each family to its ``exit_code``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """Root of all errors raised on purpose by this package."""
+
+    code: ClassVar[str] = "holdfast"
+    exit_code: ClassVar[int] = 1
+
+
+class InputError(HoldfastError, ValueError):
+    """The caller's input cannot be accepted. Nothing was written."""
+
+    code = "input"
+    exit_code = 2
+
+
+class InvalidIdentifier(InputError):
+    """An id, name, namespace, schema or table name breaks the rules in ``holdfast.ids``."""
+
+    code = "invalid_identifier"
+
+
+class InvalidFilter(InputError):
+    """A filter, limit or option of a listing is not understood."""
+
+    code = "invalid_filter"
+
+
+class InvalidUrl(InputError):
+    """A store URL cannot be parsed or names an unknown backend."""
+
+    code = "invalid_url"
+
+
+class InvalidConfiguration(InputError):
+    """A setting in the environment or in ``holdfast.toml`` cannot be used."""
+
+    code = "invalid_configuration"
+
+
+class InvalidState(InputError):
+    """A documented key of the state has the wrong shape; the message names its path."""
+
+    code = "invalid_state"
+
+
+class StateNotSerializable(InputError):
+    """A value in the state has no exact stored form.
+
+    ``path`` tells where it is, for example ``$.tools[3].client``.
+    """
+
+    code = "state_not_serializable"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class IllegalTransition(InputError):
+    """A session or agent cannot go from its present status to the one asked for."""
+
+    code = "illegal_transition"
+
+
+class NotResumable(InputError):
+    """The checkpoint was saved as not resumable, for example in the middle of a tool call."""
+
+    code = "not_resumable"
+
+
+class NotInitialised(InputError):
+    """An object was used before the call that prepares it."""
+
+    code = "not_initialised"
+
+
+class LookupFailedError(HoldfastError, LookupError):
+    """What was asked for is not in the store."""
+
+    code = "not_found"
+    exit_code = 3
+
+
+class SessionNotFound(LookupFailedError):
+    """No session has this id, prefix or name."""
+
+    code = "session_not_found"
+
+
+class AgentNotFound(LookupFailedError):
+    """No agent has this id."""
+
+    code = "agent_not_found"
+
+
+class CheckpointNotFound(LookupFailedError):
+    """No checkpoint of the session has this id, prefix, name or label."""
+
+    code = "checkpoint_not_found"
+
+
+class NothingToResume(LookupFailedError):
+    """There is no checkpoint to resume from."""
+
+    code = "nothing_to_resume"
+
+
+class AmbiguousReference(LookupFailedError):
+    """An abbreviated id fits more than one thing; the message lists them."""
+
+    code = "ambiguous_reference"
+
+
+class ConflictError(HoldfastError):
+    """What is already stored stands against the request. Nothing was written."""
+
+    code = "conflict"
+    exit_code = 4
+
+
+class SessionExists(ConflictError):
+    """A session with this id exists already."""
+
+    code = "session_exists"
+
+
+class AgentExists(ConflictError):
+    """An agent with this id exists already."""
+
+    code = "agent_exists"
+
+
+class CheckpointExists(ConflictError):
+    """The session has a checkpoint with this name or external id already."""
+
+    code = "checkpoint_exists"
+
+
+class CheckpointProtected(ConflictError):
+    """The checkpoint is pinned or permanent and was not removed."""
+
+    code = "checkpoint_protected"
+
+
+class ChunksMissing(ConflictError):
+    """A put relied on chunks that are no longer stored; repeat it with all of them."""
+
+    code = "chunks_missing"
+
+
+class IntegrityError(HoldfastError):
+    """Stored data does not say what it should. Nothing was changed."""
+
+    code = "integrity"
+    exit_code = 5
+
+
+class DigestMismatch(IntegrityError):
+    """A chunk's bytes do not hash to its name, or the chunk is gone."""
+
+    code = "digest_mismatch"
+
+
+class StateCorrupt(IntegrityError):
+    """A manifest, its references or an index chunk cannot be understood."""
+
+    code = "state_corrupt"
+
+
+class StateTooLarge(IntegrityError):
+    """Reading the state would exceed the configured bounds."""
+
+    code = "state_too_large"
+
+
+class StoreError(HoldfastError):
+    """The database cannot do its part."""
+
+    code = "store"
+    exit_code = 6
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached or opened."""
+
+    code = "store_unavailable"
+
+
+class StoreBusy(StoreError):
+    """Other writers held the database for longer than the timeout. A retry is safe."""
+
+    code = "store_busy"
+
+
+class StoreFull(StoreError):
+    """No room is left on the disk. The earlier checkpoints are intact."""
+
+    code = "store_full"
+
+
+class StoreReadOnly(StoreError):
+    """The database or its directory cannot be written."""
+
+    code = "store_read_only"
+
+
+class NotADatabase(StoreError):
+    """The file is not a Holdfast database, or it is damaged."""
+
+    code = "not_a_database"
+
+
+class AccessDenied(StoreError):
+    """The server refused the user, the password or the permission."""
+
+    code = "access_denied"
+
+
+class StoreClosed(StoreError):
+    """The store was used after it was closed."""
+
+    code = "store_closed"
+
+
+class SchemaTooNew(StoreError):
+    """A newer Holdfast wrote this database; this one refuses to write to it."""
+
+    code = "schema_too_new"
+
+
+class SchemaMissing(StoreError):
+    """The tables are not there and were not asked to be created."""
+
+    code = "schema_missing"
+
+
+class MigrationChanged(StoreError):
+    """An applied migration differs from the one in this package."""
+
+    code = "migration_changed"
+
+
+class MissingExtra(HoldfastError, ImportError):
+    """An optional dependency is not installed; the message has the command that installs it."""
+
+    code = "missing_extra"
+    exit_code = 7
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs an optional part: pip install 'holdfast[{extra}]'")
+        self.extra = extra

@@ -1,0 +1,144 @@
+"""Identifiers: the ones we make and the rules for those that users choose.
+
+We make monotonic UUIDv7s. The first 48 bits are milliseconds, the next 12 + 62 bits are random on
+the first id of a millisecond and count upwards after that, and the clock may never move an id
+backwards: within one process, id order is creation order, even when the wall clock is set back.
+Order between processes is never taken from ids; stores draw a sequence number for that.
+
+Users choose session ids, namespaces and names. One validator decides for every backend, so an id is
+refused or accepted everywhere alike: text, not empty, bounded in bytes, valid Unicode, no NUL.
+Nothing is normalised: two spellings of "é" are two ids. None of them ever becomes a path or SQL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from holdfast.errors import InvalidIdentifier
+
+SESSION_ID_BYTES = 512
+NAME_BYTES = 512
+NAMESPACE_BYTES = 1024
+EXTERNAL_ID_BYTES = 255
+TENANT_BYTES = 64
+MIN_PREFIX = 8
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SQL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_MAX_RANDOM = (1 << 74) - 1
+
+
+class IdFactory:
+    """Makes monotonic UUIDv7s; ``now`` may replace the clock (seconds since the epoch)."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the last id that was made."""
+        self._lock = threading.Lock()
+        self._millis = -1
+        self._counter = 0
+
+    def __call__(self) -> str:
+        """Return the next id as text."""
+        millis = int(self._now() * 1000)
+        with self._lock:
+            if millis > self._millis:
+                self._millis = millis
+                # The top bit starts clear, which leaves 2**73 steps within one millisecond.
+                self._counter = int.from_bytes(os.urandom(10), "big") >> 7
+            else:
+                self._counter += 1 + os.urandom(1)[0]
+                if self._counter > _MAX_RANDOM:
+                    self._millis += 1
+                    self._counter = int.from_bytes(os.urandom(10), "big") >> 7
+            millis, counter = self._millis, self._counter
+        value = millis << 80 | 0x7 << 76 | (counter >> 62) << 64 | 0b10 << 62
+        value |= counter & ((1 << 62) - 1)
+        text = f"{value:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+new_id = IdFactory()
+
+
+# A forked child would repeat its parent's next ids, and might inherit a held lock.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=new_id.restart)
+
+
+def is_uuid(text: str) -> bool:
+    """Tell whether ``text`` is a UUID in canonical form."""
+    return _UUID.fullmatch(text) is not None
+
+
+def label_for(moment: datetime) -> str:
+    """Return the readable alias of a checkpoint made at ``moment``."""
+    return moment.astimezone(UTC).strftime("checkpoint-%Y%m%d-%H%M%S")
+
+
+def check_text(value: object, what: str, max_bytes: int, *, empty: bool = False) -> str:
+    """Return ``value`` if it may be stored as ``what``; raise `InvalidIdentifier` otherwise."""
+    if type(value) is not str:
+        raise InvalidIdentifier(f"{what} must be a str, not {type(value).__name__}")
+    if not value and not empty:
+        raise InvalidIdentifier(f"{what} must not be empty")
+    if len(value) > max_bytes:
+        raise InvalidIdentifier(f"{what} is longer than {max_bytes} bytes: {len(value)} characters")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidIdentifier(f"{what} contains a lone surrogate: {value!a}") from None
+    if size > max_bytes:
+        raise InvalidIdentifier(f"{what} is longer than {max_bytes} bytes: {size}")
+    if "\0" in value:
+        raise InvalidIdentifier(f"{what} contains a NUL character: {value!a}")
+    return value
+
+
+def check_session_id(value: object) -> str:
+    """Validate the id of a session (a thread)."""
+    return check_text(value, "session id", SESSION_ID_BYTES)
+
+
+def check_namespace(value: object) -> str:
+    """Validate a namespace; the empty one is the default."""
+    return check_text(value, "namespace", NAMESPACE_BYTES, empty=True)
+
+
+def check_name(value: object) -> str:
+    """Validate a checkpoint's name."""
+    return check_text(value, "checkpoint name", NAME_BYTES)
+
+
+def check_external_id(value: object) -> str:
+    """Validate another system's checkpoint id."""
+    return check_text(value, "external id", EXTERNAL_ID_BYTES)
+
+
+def check_tenant(value: object) -> str:
+    """Validate a tenant."""
+    return check_text(value, "tenant", TENANT_BYTES)
+
+
+def check_uuid(value: object, what: str) -> str:
+    """Validate an id that must be a UUID, and return its canonical text."""
+    text = check_text(value, what, 64).lower()
+    if not is_uuid(text):
+        raise InvalidIdentifier(f"{what} must be a UUID: {value!r}")
+    return text
+
+
+def check_sql_name(value: object, what: str) -> str:
+    """Validate a schema or table name, which becomes part of a statement (quoted)."""
+    text = check_text(value, what, 63)
+    if not _SQL_NAME.fullmatch(text):
+        raise InvalidIdentifier(f"{what} must match [a-zA-Z_][a-zA-Z0-9_]*: {value!r}")
+    return text

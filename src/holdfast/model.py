@@ -1,0 +1,313 @@
+"""The values that stores keep and hand out: plain, frozen, without behaviour of their own.
+
+A *draft* (``New…``) is what a caller wants stored; a *record* is what a store says it has. Records
+never carry payload: a checkpoint's manifest and chunks are read separately, so that listing stays
+cheap however large the states are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+CheckpointType: TypeAlias = Literal["manual", "auto", "failure"]
+RetentionClass: TypeAlias = Literal["automatic", "manual", "feature", "session", "step", "failure"]
+SessionStatus: TypeAlias = Literal[
+    "active", "paused", "interrupted", "completed", "failed", "stopped"
+]
+AgentStatus: TypeAlias = Literal["idle", "running", "paused", "completed", "failed", "terminated"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+Buffer: TypeAlias = bytes | memoryview
+
+CHECKPOINT_TYPES: Final = ("manual", "auto", "failure")
+SESSION_STATUSES: Final = ("active", "paused", "interrupted", "completed", "failed", "stopped")
+AGENT_STATUSES: Final = ("idle", "running", "paused", "completed", "failed", "terminated")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+# Each retention class belongs to one checkpoint type, so a caller gives the class only.
+TYPE_OF_CLASS: Final[Mapping[str, CheckpointType]] = {
+    "automatic": "auto",
+    "manual": "manual",
+    "feature": "auto",
+    "session": "auto",
+    "step": "auto",
+    "failure": "failure",
+}
+
+# Completed is final: continue such a session by forking it.
+SESSION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = {
+    "active": frozenset({"paused", "interrupted", "completed", "failed", "stopped"}),
+    "paused": frozenset({"active", "completed", "failed", "stopped"}),
+    "interrupted": frozenset({"active", "completed", "failed", "stopped"}),
+    "failed": frozenset({"active"}),
+    "stopped": frozenset({"active"}),
+    "completed": frozenset(),
+}
+
+
+def utc_now() -> datetime:
+    """Return the present moment, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class NewAgent:
+    """An agent to be stored."""
+
+    id: str
+    name: str
+    agent_type: str
+    status: AgentStatus = "idle"
+    parent_id: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """An agent: who works. ``depth_level`` is 0 for a root and its parent's plus one below."""
+
+    id: str
+    name: str
+    agent_type: str
+    status: AgentStatus
+    parent_id: str | None
+    depth_level: int
+    metadata: Mapping[str, Any] | None
+    created_at: datetime
+    updated_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to be stored. Its agent must exist, or be given as ``agent`` to be stored with it."""
+
+    id: str
+    agent_id: str
+    agent_type: str
+    task_description: str | None = None
+    continues_id: str | None = None
+    forked_from: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    agent: NewAgent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session (a thread): one line of work of one agent."""
+
+    id: str
+    agent_id: str
+    agent_type: str
+    task_description: str | None
+    status: SessionStatus
+    continues_id: str | None
+    forked_from: str | None
+    paused_at: datetime | None
+    paused_until: datetime | None
+    pause_reason: str | None
+    resumed_at: datetime | None
+    metadata: Mapping[str, Any] | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What one put may remove from its session and namespace, in the same transaction.
+
+    ``keep`` bounds the unpinned checkpoints of the draft's own class; ``max_age`` maps a class to
+    the age past which its unpinned checkpoints go. The newest resumable checkpoint of the session
+    and namespace stays in any case, and so does one that is being restored.
+    """
+
+    keep: int | None = None
+    max_age: Mapping[str, timedelta] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """A checkpoint to be stored: its row, the chunks to add, and the chunks it relies on.
+
+    ``chunks`` holds plain bytes by digest; ``expects`` names the chunks that are referenced but not
+    sent. ``session`` creates the session if it is missing. ``created_at=None`` means the store's
+    clock. ``replace`` says what to do about an earlier checkpoint with the same name or
+    ``external_id``: replace it, or raise `CheckpointExists`.
+    """
+
+    id: str
+    session_id: str
+    name: str
+    manifest: str
+    refs: bytes
+    chunks: Mapping[bytes, Buffer]
+    expects: Sequence[bytes]
+    size_bytes: int
+    checkpoint_type: CheckpointType = "manual"
+    retention_class: RetentionClass = "manual"
+    namespace: str = ""
+    external_id: str | None = None
+    parent_id: str | None = None
+    label: str | None = None
+    description: str | None = None
+    run_id: str | None = None
+    version: int = 1
+    git_branch: str | None = None
+    git_commit: str | None = None
+    git_uncommitted: bool = False
+    resumable: bool = True
+    pinned: bool = False
+    expires_at: datetime | None = None
+    metadata: Mapping[str, Any] | None = None
+    created_at: datetime | None = None
+    replace: bool = False
+    trim: Trim = Trim()
+    session: NewSession | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A checkpoint without its payload. ``seq`` orders checkpoints; clocks and ids do not."""
+
+    id: str
+    session_id: str
+    agent_id: str
+    namespace: str
+    seq: int
+    external_id: str | None
+    parent_id: str | None
+    name: str
+    label: str | None
+    description: str | None
+    checkpoint_type: CheckpointType
+    retention_class: RetentionClass
+    run_id: str | None
+    version: int
+    size_bytes: int
+    stored_bytes: int
+    git_branch: str | None
+    git_commit: str | None
+    git_uncommitted: bool
+    resumable: bool
+    pinned: bool
+    expires_at: datetime | None
+    metadata: Mapping[str, Any] | None
+    created_at: datetime
+    restored_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What is read to restore a state: the manifest's exact text and its references."""
+
+    manifest: str
+    refs: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """What a put did. ``created`` is false when the id was stored already (a safe retry)."""
+
+    record: CheckpointRecord
+    created: bool
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointQuery:
+    """Which checkpoints to list, newest first. Every field that is given narrows the answer.
+
+    ``metadata`` compares top-level keys with scalar values. ``id_prefix`` is an abbreviated id.
+    Expired checkpoints are never listed.
+    """
+
+    session_id: str | None = None
+    namespace: str | None = None
+    agent_id: str | None = None
+    id: str | None = None
+    id_prefix: str | None = None
+    name: str | None = None
+    label: str | None = None
+    external_id: str | None = None
+    checkpoint_type: str | None = None
+    retention_class: str | None = None
+    run_id: str | None = None
+    version: int | None = None
+    resumable: bool | None = None
+    before_seq: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionQuery:
+    """Which sessions to list, most recently created first."""
+
+    status: str | None = None
+    agent_type: str | None = None
+    agent_id: str | None = None
+    id_prefix: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewWrite:
+    """A pending write of a task: a value for a channel, encoded like a state."""
+
+    task_id: str
+    index: int
+    channel: str
+    manifest: str
+    refs: bytes
+    chunks: Mapping[bytes, Buffer]
+    expects: Sequence[bytes]
+    task_path: str = ""
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRecord:
+    """A stored pending write with its payload."""
+
+    external_id: str
+    task_id: str
+    task_path: str
+    index: int
+    channel: str
+    payload: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One line of a session's log; ids grow in the order of the calls."""
+
+    id: int
+    session_id: str
+    level: LogLevel
+    message: str
+    data: Mapping[str, Any] | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUsage:
+    """What one session holds: counts and sizes, read without touching payload."""
+
+    session_id: str
+    checkpoints: int
+    size_bytes: int
+    stored_bytes: int
+    latest_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GcReport:
+    """What a sweep found: chunks that nothing refers to, and orphaned pending writes."""
+
+    chunks: int
+    bytes: int
+    writes: int
+    dry_run: bool

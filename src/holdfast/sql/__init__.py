@@ -1,0 +1,75 @@
+"""SQL lives in files; this loads it.
+
+Each dialect has ``queries.sql``, statements and fragments that begin with ``-- name: NAME``, and
+``migrations/NNN_*.sql``, whose part after ``-- DOWN`` takes the migration back. The PostgreSQL files
+say ``holdfast.`` where the schema stands; the loader puts the chosen (validated) name there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final, Literal, TypeAlias
+
+from holdfast.ids import check_sql_name
+
+Dialect: TypeAlias = Literal["sqlite", "postgres"]
+DEFAULT_SCHEMA: Final = "holdfast"
+
+_NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
+_SCHEMA = re.compile(r"\bholdfast\.")
+_DOWN = "\n-- DOWN\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema. ``checksum`` covers the file as shipped, whatever the schema name."""
+
+    version: int
+    name: str
+    up: str
+    down: str
+    checksum: str
+
+
+def in_schema(text: str, schema: str) -> str:
+    """Return PostgreSQL text with every ``holdfast.`` standing for ``schema``."""
+    return _SCHEMA.sub(f'"{check_sql_name(schema, "schema")}".', text)
+
+
+@cache
+def queries(dialect: Dialect, schema: str = DEFAULT_SCHEMA) -> dict[str, str]:
+    """Return the named statements of a dialect."""
+    text = (files(__name__) / dialect / "queries.sql").read_text(encoding="utf-8")
+    parts = _NAME.split(text)[1:]
+    named = {
+        name: body.strip().removesuffix(";")
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+    return named if dialect == "sqlite" else {k: in_schema(v, schema) for k, v in named.items()}
+
+
+@cache
+def migrations(dialect: Dialect, schema: str = DEFAULT_SCHEMA) -> tuple[Migration, ...]:
+    """Return the migrations of a dialect in order."""
+    folder = files(__name__) / dialect / "migrations"
+    found = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if not entry.name.endswith(".sql"):
+            continue
+        text = entry.read_text(encoding="utf-8")
+        up, _, down = text.partition(_DOWN)
+        if dialect == "postgres":
+            up, down = in_schema(up, schema), in_schema(down, schema)
+        checksum = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        found.append(Migration(int(entry.name[:3]), entry.name, up, down, checksum))
+    return tuple(found)
+
+
+def schema_sql(dialect: Dialect, schema: str = DEFAULT_SCHEMA) -> str:
+    """Return the whole present schema of a dialect, ready for another migration tool."""
+    text = (files(__name__) / dialect / "schema.sql").read_text(encoding="utf-8")
+    return in_schema(text, schema) if dialect == "postgres" else text

@@ -1,0 +1,10 @@
+"""State: how a dict becomes a manifest and chunks, and how it comes back exactly."""
+
+from holdfast.state.manifest import (
+    DecodedState,
+    EncodedState,
+    StateEncoder,
+    decode_state,
+)
+
+__all__ = ["DecodedState", "EncodedState", "StateEncoder", "decode_state"]

@@ -1,0 +1,135 @@
+"""The documented keys of a state: optional, but of a known shape when they are there.
+
+Frameworks, briefs and exports read these keys, so a wrong shape is refused when it is saved rather
+than discovered when somebody needs it. All other keys are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from holdfast.errors import InvalidState
+from holdfast.state.codec import member
+
+Check: TypeAlias = Callable[[Any, str], None]
+
+TASK_STATUSES: Final = ("pending", "in_progress", "blocked", "completed", "failed", "cancelled")
+
+
+def validate_documented(state: Mapping[str, Any]) -> None:
+    """Check the documented keys that are present. Raises `InvalidState` with the bad path."""
+    for key, check in _DOCUMENTED.items():
+        if key in state:
+            check(state[key], f"$.{key}")
+
+
+def tasks_in(state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tasks of a valid state, in order."""
+    task_state = state.get("task_state") or []
+    tasks = task_state.get("tasks", []) if isinstance(task_state, Mapping) else task_state
+    return [dict(task) for task in tasks]
+
+
+def _expect(value: Any, kinds: type | tuple[type, ...], path: str, wanted: str) -> None:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
+        raise InvalidState(f"{path} must be {wanted}, not {type(value).__name__}")
+
+
+def _object(value: Any, path: str) -> None:
+    _expect(value, Mapping, path, "a dict")
+
+
+def _text(value: Any, path: str) -> None:
+    _expect(value, str, path, "a str")
+
+
+def _count(value: Any, path: str) -> None:
+    if value is not None:
+        _expect(value, int, path, "an int or None")
+        if value < 0:
+            raise InvalidState(f"{path} must not be negative: {value}")
+
+
+def _number(value: Any, path: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidState(f"{path} must be a number, not {type(value).__name__}")
+
+
+def _list_of(check: Check) -> Check:
+    def checked(value: Any, path: str) -> None:
+        _expect(value, (list, tuple), path, "a list")
+        for at, item in enumerate(value):
+            check(item, f"{path}[{at}]")
+
+    return checked
+
+
+def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
+    def checked(value: Any, path: str) -> None:
+        _object(value, path)
+        for key, check in required.items():
+            if key not in value:
+                raise InvalidState(f"{path} lacks the key {key!r}")
+            check(value[key], member(path, key))
+        for key, check in (optional or {}).items():
+            if value.get(key) is not None:
+                check(value[key], member(path, key))
+
+    return checked
+
+
+def _task_status(value: Any, path: str) -> None:
+    if value not in TASK_STATUSES:
+        raise InvalidState(f"{path} must be one of {', '.join(TASK_STATUSES)}, not {value!r}")
+
+
+def _task_state(value: Any, path: str) -> None:
+    tasks = value
+    if isinstance(value, Mapping):
+        tasks, path = value.get("tasks", []), f"{path}.tasks"
+    _list_of(_TASK)(tasks, path)
+    seen: set[str] = set()
+    for at, task in enumerate(tasks):
+        if task["id"] in seen:
+            raise InvalidState(f"{path}[{at}].id repeats {task['id']!r}")
+        seen.add(task["id"])
+
+
+def _progress(value: Any, path: str) -> None:
+    if not isinstance(value, Mapping):
+        _number(value, path)
+
+
+def _decision(value: Any, path: str) -> None:
+    if not isinstance(value, str):
+        _fields({"text": _text}, {"rationale": _text})(value, path)
+
+
+def _memory_ref(value: Any, path: str) -> None:
+    _fields({"key": _text}, {"uri": _text, "path": _text, "hash": _text})(value, path)
+    if value.get("uri") is None and value.get("path") is None:
+        raise InvalidState(f"{path} needs a uri or a path")
+
+
+def _any_collection(value: Any, path: str) -> None:
+    if not isinstance(value, (Mapping, Sequence)) or isinstance(value, (str, bytes)):
+        raise InvalidState(f"{path} must be a dict or a list, not {type(value).__name__}")
+
+
+_TASK: Final = _fields({"id": _text}, {"title": _text, "status": _task_status})
+_OPEN_FILE: Final = _fields({"path": _text}, {"line": _count, "column": _count})
+
+_DOCUMENTED: Final[Mapping[str, Check]] = {
+    "conversation_history": _list_of(_object),
+    "variable_state": _object,
+    "execution_context": _object,
+    "task_state": _task_state,
+    "progress": _progress,
+    "agent_history": _list_of(_object),
+    "memory_refs": _list_of(_memory_ref),
+    "open_files": _list_of(_OPEN_FILE),
+    "decisions": _list_of(_decision),
+    "features": _any_collection,
+    "context": _fields({}, {"session_number": _count, "token_usage": _count}),
+}

@@ -1,0 +1,117 @@
+"""References: how a checkpoint names the chunks it is made of.
+
+A reference is a record of 40 bytes, the same in a checkpoint's ``refs`` column and in index chunks,
+so that SQL can take it apart with ``substring`` as easily as Python:
+
+    offset  size  field
+    0       33    digest: one byte that names the algorithm, then the digest of the plain bytes
+    33      1     shape: the level in the high four bits, the tier in the low four
+    34      6     length of the plain content below this reference, big-endian
+
+Level 0 is a *leaf*: the chunk is content. At level n > 0 the chunk is an *index*: a run of records of
+level n - 1 whose lengths add up to its own. An index chunk is open for reading even where content is
+encrypted, so that a sweep needs no key.
+
+The tier is the age of a small leaf: how often it has been merged from smaller ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from holdfast.errors import DigestMismatch, StateCorrupt
+
+RECORD_BYTES: Final = 40
+DIGEST_BYTES: Final = 33
+MAX_LEVEL: Final = 8
+SHA256: Final = b"\x12"  # the multihash code
+
+
+class Ref(NamedTuple):
+    """One reference. ``length`` counts the plain content below it."""
+
+    digest: bytes
+    level: int
+    tier: int
+    length: int
+
+
+def digest_of(data: bytes | memoryview) -> bytes:
+    """Return the tagged digest that names these plain bytes."""
+    return SHA256 + hashlib.sha256(data).digest()
+
+
+def digest_text(digest: bytes) -> str:
+    """Return a digest as people read it."""
+    return f"sha256:{digest[1:].hex()}"
+
+
+def pack_refs(refs: Iterable[Ref]) -> bytes:
+    """Write references as records."""
+    return b"".join(
+        digest + bytes((level << 4 | tier,)) + length.to_bytes(6, "big")
+        for digest, level, tier, length in refs
+    )
+
+
+def unpack_refs(data: bytes) -> list[Ref]:
+    """Read records. Raises `StateCorrupt` when the bytes are not whole records."""
+    if len(data) % RECORD_BYTES:
+        raise StateCorrupt(f"references of {len(data)} bytes are not whole records")
+    return [
+        Ref(
+            data[at : at + DIGEST_BYTES],
+            data[at + DIGEST_BYTES] >> 4,
+            data[at + DIGEST_BYTES] & 0xF,
+            int.from_bytes(data[at + DIGEST_BYTES + 1 : at + RECORD_BYTES], "big"),
+        )
+        for at in range(0, len(data), RECORD_BYTES)
+    ]
+
+
+def check_chunk(ref: Ref, data: bytes | None) -> bytes:
+    """Return a chunk's bytes if they are what the reference names; raise otherwise."""
+    if data is None:
+        raise DigestMismatch(f"chunk {digest_text(ref.digest)} is missing or unreadable")
+    if digest_of(data) != ref.digest:
+        raise DigestMismatch(f"chunk {digest_text(ref.digest)} has other bytes than its name says")
+    if ref.level == 0 and len(data) != ref.length:
+        raise StateCorrupt(f"chunk {digest_text(ref.digest)} is not {ref.length} bytes long")
+    return data
+
+
+def children(ref: Ref, data: bytes) -> list[Ref]:
+    """Return what an index chunk refers to, after checking that it fits its reference."""
+    below = unpack_refs(data)
+    if (
+        ref.level > MAX_LEVEL
+        or any(child.level != ref.level - 1 for child in below)
+        or sum(child.length for child in below) != ref.length
+    ):
+        raise StateCorrupt(f"index chunk {digest_text(ref.digest)} does not fit its reference")
+    return below
+
+
+def expand(
+    refs: Iterable[Ref], read_chunks: Callable[[Collection[bytes]], dict[bytes, bytes]]
+) -> list[Ref]:
+    """Replace every index by what is below it: one read a level, however many there are."""
+    flat = list(refs)
+    while wanted := {ref.digest for ref in flat if ref.level}:
+        found = read_chunks(wanted)
+        flat = [
+            leaf
+            for ref in flat
+            for leaf in (
+                children(ref, check_chunk(ref, found.get(ref.digest))) if ref.level else (ref,)
+            )
+        ]
+    return flat
+
+
+def digests_in(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield the digests in packed records, each with whether it names an index chunk."""
+    for at in range(0, len(data) - RECORD_BYTES + 1, RECORD_BYTES):
+        yield data[at : at + DIGEST_BYTES], data[at + DIGEST_BYTES] >= 0x10

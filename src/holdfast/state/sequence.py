@@ -1,0 +1,189 @@
+"""A large value as a sequence of chunks, kept from one save to the next.
+
+The content of a large list, text or byte string is a run of bytes cut into *leaves*. What a save costs
+depends on how the content changed since the one before:
+
+- It only grew: the new bytes become a small leaf of their own. Small leaves at the end are merged as
+  they gather, sixteen of one tier into one of the next, and all of them into a full leaf as soon as
+  they are large enough for one. Neither the bytes written nor the number of leaves runs away.
+- It changed somewhere: leaves that still fit, counted from the front and from the back, stay; only
+  what lies between is cut anew. The old lengths say where to look, so no stored chunk is read.
+- Nothing is known of it: it is cut by content.
+
+Above the leaves, every eight references of one level make an index chunk of the next, and those left
+over at each level stand in the checkpoint itself. The tree is a pure function of the leaves, so an
+append writes an index chunk only when a group is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from holdfast.model import Buffer
+from holdfast.state.chunking import MIN_CHUNK, cut
+from holdfast.state.refs import Ref, digest_of, pack_refs
+
+MERGED_LEAVES: Final = 16
+GROUPED_REFS: Final = 8
+FULL_LEAF: Final = 16 * 1024
+MAX_TIER: Final = 15
+_CROWDED: Final = 64
+
+
+@dataclass(slots=True)
+class Layout:
+    """The leaves of one sequence, the index above them, and what a put must send.
+
+    ``tail`` holds the bytes of the small leaves at the end, which the next append may merge.
+    ``groups`` has the index references of each level, ``top`` what stands in the checkpoint itself.
+    """
+
+    leaves: list[Ref]
+    tail: bytes
+    new_chunks: dict[bytes, Buffer]
+    groups: list[list[Ref]] = field(default_factory=list)
+    top: list[Ref] = field(default_factory=list)
+    expects: set[bytes] = field(default_factory=set)
+
+    def settled(self) -> Layout:
+        """Return the same layout once its chunks are stored: nothing is left to send."""
+        expects = {ref.digest for ref in self.top}
+        return Layout(self.leaves, self.tail, {}, self.groups, self.top, expects)
+
+
+def lay_out(content: bytes, before: Layout | None = None) -> Layout:
+    """Cut ``content``, reusing the leaves of an earlier layout where they still fit."""
+    view = memoryview(content)
+    old = before.leaves if before is not None else []
+    front, start = _matching_front(view, old)
+    if before is not None and front == len(old):
+        grown = known_layout(old, content[:start], before)
+        return append(grown, content[start:]) if start < len(content) else grown
+    back, end = _matching_back(view, old[front:], start)
+    writer = _Writer(known={ref.digest for ref in old})
+    leaves = [*old[:front], *writer.cut(view[start:end]), *old[len(old) - back :]]
+    if len(leaves) > _CROWDED and len(content) < len(leaves) * MIN_CHUNK // 2:
+        # Many edits have left splinters: cut afresh.
+        leaves = writer.cut(view)
+    return _indexed(leaves, _tail(leaves, content), writer.chunks, before)
+
+
+def known_layout(leaves: list[Ref], content: bytes = b"", before: Layout | None = None) -> Layout:
+    """Return the layout of leaves that are stored already; ``content`` may be left out."""
+    return _indexed(leaves, _tail(leaves, content), {}, before).settled()
+
+
+def append(before: Layout, new: bytes) -> Layout:
+    """Return the layout after ``new`` bytes were added at the end."""
+    writer = _Writer()
+    kept = len(before.leaves) - len(_small_end(before.leaves))
+    tail = before.tail + new
+    if len(tail) >= FULL_LEAF:
+        leaves = [*before.leaves[:kept], *writer.cut(memoryview(tail))]
+        return _indexed(leaves, b"", writer.chunks, before)
+    leaves = [*before.leaves, writer.leaf(new, 0)]
+    while (
+        len(run := leaves[kept:][-MERGED_LEAVES:]) == MERGED_LEAVES
+        and len({ref.tier for ref in run}) == 1
+    ):
+        size = sum(ref.length for ref in run)
+        # The last of them was made by this very append and need not be stored on its own.
+        writer.chunks.pop(run[-1].digest)
+        leaves[-MERGED_LEAVES:] = [
+            writer.leaf(tail[len(tail) - size :], min(run[0].tier + 1, MAX_TIER))
+        ]
+    return _indexed(leaves, _tail(leaves, tail), writer.chunks, before)
+
+
+class _Writer:
+    """Makes leaves and collects the chunks of those that are new."""
+
+    def __init__(self, known: set[bytes] | None = None) -> None:
+        self.known = known or set()
+        self.chunks: dict[bytes, Buffer] = {}
+
+    def leaf(self, data: Buffer, tier: int) -> Ref:
+        ref = Ref(digest_of(data), 0, tier, len(data))
+        if ref.digest not in self.known:
+            self.chunks[ref.digest] = data
+        return ref
+
+    def cut(self, content: memoryview) -> list[Ref]:
+        return [self.leaf(piece, 0) for piece in cut(content)] if content else []
+
+
+def _matching_front(content: memoryview, leaves: Sequence[Ref]) -> tuple[int, int]:
+    """Count the leaves that ``content`` still begins with; also return where they end."""
+    at = 0
+    for count, ref in enumerate(leaves):
+        end = at + ref.length
+        if end > len(content) or digest_of(content[at:end]) != ref.digest:
+            return count, at
+        at = end
+    return len(leaves), at
+
+
+def _matching_back(content: memoryview, leaves: Sequence[Ref], start: int) -> tuple[int, int]:
+    """Count the leaves that ``content`` still ends with, not reaching before ``start``."""
+    end = len(content)
+    for count, ref in enumerate(reversed(leaves)):
+        at = end - ref.length
+        if at < start or digest_of(content[at:end]) != ref.digest:
+            return count, end
+        end = at
+    return len(leaves), end
+
+
+def _small_end(leaves: Sequence[Ref]) -> Sequence[Ref]:
+    """Return the run of small leaves at the end."""
+    first = len(leaves)
+    while first and leaves[first - 1].length < MIN_CHUNK:
+        first -= 1
+    return leaves[first:]
+
+
+def _tail(leaves: Sequence[Ref], content: bytes) -> bytes:
+    """Return the part of ``content`` that lies in the small leaves at the end."""
+    size = sum(ref.length for ref in _small_end(leaves))
+    return content[len(content) - size :] if size <= len(content) else b""
+
+
+def _indexed(
+    leaves: list[Ref], tail: bytes, chunks: dict[bytes, Buffer], before: Layout | None
+) -> Layout:
+    """Build the index above ``leaves``, reusing the groups in front of the first change."""
+    layout = Layout(leaves, tail, chunks)
+    old_groups = before.groups if before is not None else []
+    same = _common(leaves, before.leaves) if before is not None else 0
+    grouped: set[bytes] = set()
+    level = leaves
+    while full := len(level) // GROUPED_REFS:
+        depth = len(layout.groups)
+        old = old_groups[depth] if depth < len(old_groups) else []
+        same = min(same // GROUPED_REFS, full, len(old))
+        above = old[:same]
+        for at in range(same * GROUPED_REFS, full * GROUPED_REFS, GROUPED_REFS):
+            run = level[at : at + GROUPED_REFS]
+            data = pack_refs(run)
+            index = Ref(digest_of(data), depth + 1, 0, sum(ref.length for ref in run))
+            if old[len(above) : len(above) + 1] != [index]:
+                chunks[index.digest] = data
+                grouped.update(ref.digest for ref in run)
+            above.append(index)
+        layout.top[:0] = level[full * GROUPED_REFS :]
+        layout.groups.append(above)
+        level = above
+    layout.top[:0] = level
+    layout.expects = (grouped | {ref.digest for ref in layout.top}) - chunks.keys()
+    return layout
+
+
+def _common(left: Sequence[Ref], right: Sequence[Ref]) -> int:
+    count = 0
+    for one, other in zip(left, right, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

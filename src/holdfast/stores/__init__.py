@@ -1,0 +1,53 @@
+"""Stores: where checkpoints are kept. `open_store` finds the right one for a URL.
+
+memory:                              this process only, gone with it
+path/to/file.db, sqlite:///file.db   one file, embedded, durable
+postgresql://…?schema=…&tenant=…     one server, many workers
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from holdfast.errors import InvalidUrl
+from holdfast.stores.base import Store
+
+__all__ = ["Store", "open_store"]
+
+
+def open_store(url: str | Path, *, tenant: str | None = None) -> Store:
+    """Open the store that ``url`` names, creating its tables when it is new.
+
+    ``tenant`` overrides the URL's own. Drivers are imported only for the backend in use.
+    """
+    text = str(url)
+    scheme, separator, rest = text.partition(":")
+    if text == "memory:":
+        from holdfast.stores.memory import MemoryStore
+
+        return MemoryStore(tenant=tenant or "default")
+    if scheme in ("postgresql", "postgres") and separator:
+        from holdfast.stores.postgres import PostgresStore
+
+        options = parse_qs(urlsplit(text).query)
+        return PostgresStore(
+            text,
+            schema=options.get("schema", ["holdfast"])[-1],
+            tenant=tenant or options.get("tenant", ["default"])[-1],
+        )
+    options = {}
+    if scheme == "sqlite" and separator:
+        if not rest.startswith("///"):
+            raise InvalidUrl(f"write sqlite:///relative/path or sqlite:////absolute/path: {text}")
+        path, _, query = rest[3:].partition("?")
+        text, options = unquote(path), parse_qs(query)
+    elif "://" in text:
+        raise InvalidUrl(
+            f"unknown kind of store {scheme!r}: use a path, sqlite:///…, postgresql://… or memory:"
+        )
+    if not text or "\0" in text:
+        raise InvalidUrl(f"not a path: {text!r}")
+    from holdfast.stores.sqlite import SqliteStore
+
+    return SqliteStore(Path(text), tenant=tenant or options.get("tenant", ["default"])[-1])

@@ -1,0 +1,265 @@
+"""The contract of a store: the docstrings here are its specification.
+
+A store keeps agents, sessions, checkpoints, chunks, pending writes and logs of one *tenant*. It
+knows nothing about what a state means: it is handed a manifest, references and chunks, and gives
+back the same bytes. Every method is atomic and, where it changes something, durable when it
+returns. Every method may be called from several threads. Driver errors never leave a store; they
+become members of the tree in `holdfast.errors`.
+
+`holdfast.testing.StoreContract` checks all of this for any implementation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.model import (
+    AgentRecord,
+    CheckpointQuery,
+    CheckpointRecord,
+    GcReport,
+    LogRecord,
+    NewAgent,
+    NewCheckpoint,
+    NewSession,
+    NewWrite,
+    Payload,
+    PutResult,
+    SessionQuery,
+    SessionRecord,
+    SessionUsage,
+    WriteRecord,
+)
+
+
+class Store(ABC):
+    """A place for checkpoints. Reading methods never change anything."""
+
+    tenant: str
+    """The boundary of everything this store object sees and of chunk sharing."""
+
+    url: str
+    """Where the data is, without secrets: fit for messages and logs."""
+
+    # Agents ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def create_agent(self, draft: NewAgent) -> AgentRecord:
+        """Store an agent. Its depth is its parent's plus one.
+
+        Raises `AgentExists` for a taken id, `AgentNotFound` for an unknown parent.
+        """
+
+    @abstractmethod
+    def find_agent(self, agent_id: str) -> AgentRecord | None:
+        """Return the agent, or None."""
+
+    @abstractmethod
+    def list_agents(
+        self, *, status: str | None = None, parent_id: str | None = None, limit: int | None = None
+    ) -> list[AgentRecord]:
+        """List agents, most recently created first."""
+
+    @abstractmethod
+    def update_agent(
+        self,
+        agent_id: str,
+        *,
+        status: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AgentRecord:
+        """Change what is given; ``updated_at`` moves, and ``completed_at`` is set on a final status.
+
+        Final are completed, failed and terminated; leaving them clears ``completed_at``.
+        Raises `AgentNotFound`.
+        """
+
+    # Sessions --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def create_session(self, draft: NewSession) -> SessionRecord:
+        """Store a session, and its agent when the draft brings one that does not exist yet.
+
+        Raises `SessionExists` for a taken id and `AgentNotFound` for an unknown agent; then
+        nothing is stored.
+        """
+
+    @abstractmethod
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        """Return the session, or None."""
+
+    @abstractmethod
+    def list_sessions(self, query: SessionQuery = SessionQuery()) -> list[SessionRecord]:
+        """List sessions, most recently created first."""
+
+    @abstractmethod
+    def update_session(
+        self,
+        session_id: str,
+        *,
+        status: str | None = None,
+        expected: Collection[str] | None = None,
+        resumed_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> SessionRecord:
+        """Change what is given; ``updated_at`` moves.
+
+        With ``expected`` the present status must be one of those, checked in the same
+        transaction, or `IllegalTransition` is raised. Raises `SessionNotFound`.
+        """
+
+    @abstractmethod
+    def delete_session(self, session_id: str) -> bool:
+        """Erase a session: checkpoints, writes, logs, and chunks that nothing else refers to.
+
+        Returns false when there is no such session.
+        """
+
+    @abstractmethod
+    def copy_session(
+        self,
+        source_id: str,
+        draft: NewSession,
+        *,
+        checkpoint_ids: Sequence[str] | None = None,
+    ) -> SessionRecord:
+        """Copy a session's checkpoints and pending writes into a new one; chunks are shared.
+
+        Copies get new ids and sequence numbers, keep their order, names, external ids and times,
+        and parents are rewired to the copies where those exist. ``checkpoint_ids`` restricts what
+        is copied. Raises `SessionNotFound`, `CheckpointNotFound`, `SessionExists`.
+        """
+
+    @abstractmethod
+    def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
+        """Count checkpoints and bytes per session, most recently created session first."""
+
+    # Checkpoints -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def put(self, draft: NewCheckpoint) -> PutResult:
+        """Store a checkpoint, whole or not at all, and trim as its ``trim`` says.
+
+        In one transaction, with the session locked against other puts: create the session if the
+        draft brings it and it is missing; return the stored record if the id exists already (a
+        retry after a lost reply changes nothing); refuse or replace an equal name or external id
+        (a replaced external id hands its ``seq`` on); add the chunks; check that the expected ones
+        are there; draw ``seq``; insert the row; trim.
+
+        Raises `SessionNotFound`, `AgentNotFound`, `CheckpointExists`, and `ChunksMissing` when an
+        expected chunk is not stored.
+        """
+
+    @abstractmethod
+    def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
+        """List checkpoints by ``seq``, newest first, without reading payload."""
+
+    @abstractmethod
+    def latest_of_agent(self, agent_id: str) -> CheckpointRecord | None:
+        """Return an agent's newest checkpoint by ``created_at``, ties broken by id."""
+
+    @abstractmethod
+    def read_payload(self, checkpoint_id: str) -> Payload | None:
+        """Return the manifest and references of a checkpoint, or None."""
+
+    @abstractmethod
+    def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
+        """Return the plain bytes of those chunks that are stored.
+
+        The caller verifies them. What cannot be decompressed within bounds is left out.
+        """
+
+    @abstractmethod
+    def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
+        """Set ``restored_at`` to now. Raises `CheckpointNotFound`."""
+
+    @abstractmethod
+    def delete_checkpoints(self, checkpoint_ids: Sequence[str]) -> int:
+        """Remove checkpoints by id and return how many there were; `gc` frees their chunks."""
+
+    # Pending writes --------------------------------------------------------------------------
+
+    @abstractmethod
+    def put_writes(
+        self,
+        session: NewSession,
+        namespace: str,
+        external_id: str,
+        writes: Sequence[NewWrite],
+    ) -> None:
+        """Store pending writes of a checkpoint, which may itself not be stored yet.
+
+        The session is created if it is missing. A write whose task and index exist already is
+        ignored, or replaces the old one if it says so. Raises `ChunksMissing`.
+        """
+
+    @abstractmethod
+    def list_writes(
+        self, session_id: str, namespace: str, external_ids: Collection[str]
+    ) -> list[WriteRecord]:
+        """Return the writes of those checkpoints by (task path, task, index)."""
+
+    # Logs ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def append_log(
+        self, session_id: str, level: str, message: str, data: Mapping[str, Any] | None = None
+    ) -> LogRecord:
+        """Append a line. Raises `SessionNotFound`."""
+
+    @abstractmethod
+    def list_logs(
+        self,
+        session_id: str,
+        *,
+        level: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[LogRecord]:
+        """Return log lines in the order of the calls."""
+
+    # Upkeep ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def purge_expired(self) -> int:
+        """Remove checkpoints past their ``expires_at`` and return how many."""
+
+    @abstractmethod
+    def gc(self, *, dry_run: bool = False) -> GcReport:
+        """Remove chunks that nothing refers to and writes whose checkpoint never came.
+
+        Safe beside running puts: a chunk that any committed checkpoint needs is never removed.
+        Writes are orphans only when they are a day old.
+        """
+
+    @abstractmethod
+    def iter_checkpoint_ids(self) -> Iterator[str]:
+        """Yield the ids of all checkpoints of the tenant, oldest first."""
+
+    @abstractmethod
+    def total_bytes(self) -> int:
+        """Return the bytes that all chunks of the tenant take as stored."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release connections. Closing twice is fine; using a closed store raises `StoreClosed`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def first(records: Iterable[CheckpointRecord]) -> CheckpointRecord | None:
+    """Return the first record of a listing, or None when it is empty."""
+    return next(iter(records), None)
