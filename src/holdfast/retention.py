@@ -1,0 +1,141 @@
+"""How long checkpoints stay: rules, and decisions that carry their reason.
+
+A put trims its own session as it goes (`trim_for` says what it may remove); `plan_prune` looks at
+everything at once and explains each decision before anything is removed. Both keep what must never
+go: the newest resumable checkpoint of a session and namespace, pinned ones, and the classes that are
+kept until somebody deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.errors import InvalidFilter
+from holdfast.model import CheckpointRecord, Trim
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How many checkpoints of a class a session keeps, and for how long. None is no limit."""
+
+    keep: int | None = None
+    max_age: timedelta | None = None
+
+
+DEFAULT_RULES: Final[Mapping[str, Rule]] = {
+    "automatic": Rule(keep=5),
+    "session": Rule(keep=3),
+    "failure": Rule(max_age=timedelta(days=7)),
+    "step": Rule(),
+    "manual": Rule(),
+    "feature": Rule(),
+}
+_UNTIL_DELETED: Final = {"manual": "manual: kept until deleted", "feature": "feature: permanent"}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules in force, plus bounds that only `plan_prune` applies across sessions."""
+
+    rules: Mapping[str, Rule] = field(default_factory=lambda: DEFAULT_RULES)
+    max_age: timedelta | None = None
+    max_bytes: int | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, int]) -> Policy:
+        """Return the default rules with a project's own numbers put in."""
+        rules = dict(DEFAULT_RULES)
+        for key, value in settings.items():
+            if key == "failure_days":
+                rules["failure"] = Rule(max_age=timedelta(days=value))
+            else:
+                rules[key] = Rule(keep=value)
+        return cls(rules)
+
+    def bounded(
+        self, *, keep: int | None, max_age: timedelta | None, max_bytes: int | None
+    ) -> Policy:
+        """Return these rules with a cap on class step and bounds across all sessions."""
+        if keep is not None and keep < 1:
+            raise InvalidFilter(f"keep must be positive: {keep}")
+        rules = {**self.rules, "step": Rule(keep=keep)} if keep is not None else self.rules
+        return Policy(rules, max_age or self.max_age, max_bytes or self.max_bytes)
+
+    def trim_for(self, retention_class: str) -> Trim:
+        """Return what a put of this class may remove."""
+        ages = {name: rule.max_age for name, rule in self.rules.items() if rule.max_age}
+        return Trim(keep=self.rules[retention_class].keep, max_age=ages)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What happens to one checkpoint, and why."""
+
+    record: CheckpointRecord
+    keep: bool
+    reason: str
+
+
+def plan_prune(
+    records: Iterable[CheckpointRecord], policy: Policy, *, now: datetime
+) -> list[Decision]:
+    """Decide about all checkpoints, newest first. Nothing is removed here."""
+    ordered = sorted(records, key=lambda record: record.seq, reverse=True)
+    counts: dict[tuple[str, str, str], int] = {}
+    anchored: set[tuple[str, str]] = set()
+    decisions = []
+    for record in ordered:
+        line = (record.session_id, record.namespace)
+        newest = record.resumable and line not in anchored
+        if newest:
+            anchored.add(line)
+        place = (*line, record.retention_class)
+        if not record.pinned:
+            counts[place] = counts.get(place, 0) + 1
+        decisions.append(_decide(record, policy, now, counts.get(place, 0), newest))
+    return _within_bytes(decisions, policy.max_bytes)
+
+
+def _decide(
+    record: CheckpointRecord, policy: Policy, now: datetime, place: int, newest: bool
+) -> Decision:
+    rule = policy.rules[record.retention_class]
+    age = now - record.created_at
+    if record.expires_at is not None and record.expires_at <= now:
+        return Decision(record, False, f"expired at {record.expires_at:%Y-%m-%d %H:%M} UTC")
+    if record.pinned:
+        return Decision(record, True, "pinned")
+    if newest:
+        return Decision(record, True, "newest resumable checkpoint of its session")
+    if record.retention_class in _UNTIL_DELETED:
+        return Decision(record, True, _UNTIL_DELETED[record.retention_class])
+    if rule.keep is not None and place > rule.keep:
+        reason = f"number {place} of class {record.retention_class}, which keeps {rule.keep}"
+        return Decision(record, False, reason)
+    if rule.max_age is not None:
+        reason = f"{_days(age)} old, class {record.retention_class} keeps {_days(rule.max_age)}"
+        return Decision(record, age <= rule.max_age, reason)
+    if policy.max_age is not None and age > policy.max_age:
+        return Decision(record, False, f"{_days(age)} old, the limit is {_days(policy.max_age)}")
+    return Decision(record, True, f"within the rule of class {record.retention_class}")
+
+
+def _within_bytes(decisions: list[Decision], max_bytes: int | None) -> list[Decision]:
+    """Give up the oldest of what may go until the rest fits."""
+    if max_bytes is None:
+        return decisions
+    excess = sum(one.record.stored_bytes for one in decisions if one.keep) - max_bytes
+    for at in range(len(decisions) - 1, -1, -1):
+        decision = decisions[at]
+        if excess > 0 and decision.keep and decision.reason.startswith("within"):
+            excess -= decision.record.stored_bytes
+            reason = f"oldest that may go while the total is above {max_bytes} bytes"
+            decisions[at] = Decision(decision.record, False, reason)
+    return decisions
+
+
+def _days(span: timedelta) -> str:
+    return f"{span.total_seconds() / 86400:.1f} days"

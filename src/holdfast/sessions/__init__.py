@@ -1,0 +1,11 @@
+"""Sessions: what an agent's program talks to.
+
+A `SessionManager` opens a store and finds sessions in it; a `Session` saves, loads and lists the
+checkpoints of one line of work; a `Checkpoint` is one of them, its state read when it is asked for.
+"""
+
+from holdfast.sessions.checkpoint import Checkpoint
+from holdfast.sessions.manager import SessionManager
+from holdfast.sessions.session import Session
+
+__all__ = ["Checkpoint", "Session", "SessionManager"]

@@ -1,0 +1,63 @@
+"""One checkpoint as a user sees it: its record, and its state once somebody asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from holdfast.errors import CheckpointNotFound
+from holdfast.model import CheckpointRecord
+from holdfast.sessions.tasks import all_tasks, progress_of
+from holdfast.state import DecodedState, decode_state
+from holdfast.stores.base import Store
+
+
+class Content:
+    """A checkpoint's content, read and verified on first use."""
+
+    def __init__(self, store: Store, checkpoint_id: str) -> None:
+        self._store = store
+        self._checkpoint_id = checkpoint_id
+        self._decoded: DecodedState | None = None
+
+    def read(self) -> DecodedState:
+        """Return the content. Raises `CheckpointNotFound` when it was removed meanwhile."""
+        if self._decoded is None:
+            payload = self._store.read_payload(self._checkpoint_id)
+            if payload is None:
+                raise CheckpointNotFound(
+                    f"checkpoint {self._checkpoint_id} was removed since it was listed"
+                )
+            self._decoded = decode_state(payload, self._store.read_chunks)
+        return self._decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(CheckpointRecord):
+    """An immutable save point. Listing checkpoints reads no payload; ``state`` does, once."""
+
+    content: Content = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, record: CheckpointRecord, store: Store) -> Checkpoint:
+        """Return the checkpoint for a store's record."""
+        values: dict[str, Any] = {name: getattr(record, name) for name in _RECORD}
+        return cls(**values, content=Content(store, record.id))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state as it was saved, verified by digest."""
+        return self.content.read().state
+
+    @property
+    def task_state(self) -> dict[str, Any]:
+        """All tasks, including completed ones that this state no longer mentions."""
+        return {"tasks": all_tasks(self.state, self.content.read().context)}
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How many of the tasks are completed."""
+        return progress_of(self.task_state["tasks"])
+
+
+_RECORD = tuple(one.name for one in fields(CheckpointRecord))

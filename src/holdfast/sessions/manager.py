@@ -1,0 +1,302 @@
+"""The door to a store: open it, start sessions, find them again, keep house."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.config import load_config
+from holdfast.errors import (
+    AgentNotFound,
+    IllegalTransition,
+    InvalidFilter,
+    InvalidIdentifier,
+    NothingToResume,
+)
+from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
+from holdfast.model import (
+    AGENT_STATUSES,
+    SESSION_STATUSES,
+    SESSION_TRANSITIONS,
+    AgentRecord,
+    CheckpointQuery,
+    GcReport,
+    NewAgent,
+    NewSession,
+    SessionQuery,
+    SessionRecord,
+    SessionUsage,
+    utc_now,
+)
+from holdfast.retention import Decision, Policy, plan_prune
+from holdfast.sessions.checkpoint import Checkpoint
+from holdfast.sessions.lookup import get_session_record
+from holdfast.sessions.session import Session, Surroundings
+from holdfast.stores import Store, open_store
+from holdfast.verification import VerifyReport, verify_store
+
+_TASK_BYTES = 64 * 1024
+
+
+class SessionManager:
+    """Creates, finds and resumes sessions in one store.
+
+    with SessionManager.open() as manager:
+        session = manager.create_session("implementer", task_description="Move to OAuth")
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: Policy | None = None,
+        project_dir: str | Path | None = None,
+        workspace: bool = True,
+    ) -> None:
+        """Use an open store. ``workspace=False`` leaves the project's files and git alone."""
+        self._store = store
+        self._around = Surroundings(
+            policy=policy or Policy(),
+            project_dir=Path(project_dir) if project_dir is not None else Path.cwd(),
+            read_git=workspace,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        url: str | Path | None = None,
+        *,
+        project_dir: str | Path | None = None,
+        workspace: bool = True,
+        tenant: str | None = None,
+    ) -> SessionManager:
+        """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project."""
+        config = load_config(project_dir, url=url, tenant=tenant)
+        store = open_store(config.url, tenant=None if config.tenant == "default" else config.tenant)
+        policy = Policy.from_settings(config.retention)
+        return cls(store, policy=policy, project_dir=config.project_dir, workspace=workspace)
+
+    @property
+    def store(self) -> Store:
+        """The store behind this manager."""
+        return self._store
+
+    @property
+    def project_dir(self) -> Path:
+        """The project that sessions work in."""
+        return self._around.project_dir
+
+    def close(self) -> None:
+        """Release the store. Closing twice is fine."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Agents ----------------------------------------------------------------------------------
+
+    def create_agent(
+        self,
+        name: str,
+        *,
+        agent_type: str,
+        parent_id: str | None = None,
+        status: str = "idle",
+        metadata: Mapping[str, Any] | None = None,
+        agent_id: str | None = None,
+    ) -> AgentRecord:
+        """Store an agent; below a parent, its depth is the parent's plus one."""
+        return self._store.create_agent(
+            NewAgent(
+                id=check_uuid(agent_id, "agent id") if agent_id is not None else new_id(),
+                name=check_text(name, "agent name", NAME_BYTES),
+                agent_type=check_text(agent_type, "agent_type", NAME_BYTES),
+                status=_one_of(status, AGENT_STATUSES, "status"),
+                parent_id=check_uuid(parent_id, "parent id") if parent_id is not None else None,
+                metadata=metadata,
+            )
+        )
+
+    def get_agent(self, agent_id: str) -> AgentRecord:
+        """Return an agent."""
+        found = self._store.find_agent(check_uuid(agent_id, "agent id"))
+        if found is None:
+            raise AgentNotFound(f"no agent {agent_id}")
+        return found
+
+    def list_agents(
+        self, *, status: str | None = None, parent_id: str | None = None, limit: int | None = None
+    ) -> list[AgentRecord]:
+        """List agents, most recently created first."""
+        return self._store.list_agents(status=status, parent_id=parent_id, limit=limit)
+
+    def update_agent(
+        self,
+        agent_id: str,
+        *,
+        status: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AgentRecord:
+        """Change an agent's status or replace its metadata."""
+        if status is not None:
+            _one_of(status, AGENT_STATUSES, "status")
+        return self._store.update_agent(agent_id, status=status, metadata=metadata)
+
+    def latest_checkpoint(self, agent_id: str) -> Checkpoint | None:
+        """Return an agent's newest checkpoint over all of its sessions, or None."""
+        record = self._store.latest_of_agent(check_uuid(agent_id, "agent id"))
+        return Checkpoint.of(record, self._store) if record is not None else None
+
+    # Sessions --------------------------------------------------------------------------------
+
+    def create_session(
+        self,
+        agent_type: str,
+        *,
+        task_description: str | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        agent_name: str | None = None,
+        parent_agent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Start a session. Without ``agent_id`` an agent is created to go with it."""
+        check_text(agent_type, "agent_type", NAME_BYTES)
+        if task_description is not None:
+            check_text(task_description, "task_description", _TASK_BYTES, empty=True)
+        agent = None
+        if agent_id is None:
+            agent = NewAgent(
+                id=new_id(),
+                name=check_text(agent_name or agent_type, "agent name", NAME_BYTES),
+                agent_type=agent_type,
+                status="running",
+                parent_id=parent_agent_id,
+            )
+        elif agent_name is not None or parent_agent_id is not None:
+            raise InvalidIdentifier("give either agent_id, or the name and parent of a new agent")
+        draft = NewSession(
+            id=check_session_id(session_id) if session_id is not None else new_id(),
+            agent_id=agent.id if agent else check_uuid(agent_id, "agent id"),
+            agent_type=agent_type,
+            task_description=task_description,
+            metadata=metadata,
+            agent=agent,
+        )
+        return Session(self._store, self._store.create_session(draft), self._around)
+
+    def get_session(self, session_id: str) -> Session:
+        """Look at a session by its id or the beginning of it, without resuming it."""
+        return Session(self._store, get_session_record(self._store, session_id), self._around)
+
+    def resume_session(
+        self,
+        session_id: str | None = None,
+        *,
+        checkpoint: str | None = None,
+        force: bool = False,
+    ) -> Session:
+        """Continue a session, from its latest resumable checkpoint or the one named.
+
+        Without an id, the most recently created session that is not completed. The session becomes
+        active and ``session.state`` is what to go on from.
+        """
+        record = (
+            get_session_record(self._store, session_id)
+            if session_id is not None
+            else self._latest_unfinished()
+        )
+        allowed = [old for old, new in SESSION_TRANSITIONS.items() if "active" in new]
+        if record.status not in (*allowed, "active"):
+            raise IllegalTransition(
+                f"session {record.id} is {record.status} and cannot be resumed; fork it instead"
+            )
+        session = Session(self._store, record, self._around)
+        session.resume_from(checkpoint, force=force)
+        self._store.update_session(
+            record.id, status="active", expected=[*allowed, "active"], resumed_at=utc_now()
+        )
+        return session.refresh()
+
+    def list_sessions(
+        self,
+        *,
+        status: str | None = None,
+        agent_type: str | None = None,
+        agent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> list[SessionRecord]:
+        """List sessions, most recently created first, completed ones included."""
+        if status is not None:
+            _one_of(status, SESSION_STATUSES, "status")
+        query = SessionQuery(
+            status=status,
+            agent_type=agent_type,
+            agent_id=agent_id,
+            metadata=metadata or {},
+            limit=limit,
+        )
+        return self._store.list_sessions(query)
+
+    def delete_session(self, session_id: str) -> None:
+        """Erase a session with its checkpoints, logs and content that nothing else shares."""
+        self._store.delete_session(get_session_record(self._store, session_id).id)
+
+    # Upkeep ----------------------------------------------------------------------------------
+
+    def usage(self) -> list[SessionUsage]:
+        """Return counts and sizes per session."""
+        return self._store.session_usage()
+
+    def gc(self, *, dry_run: bool = False) -> GcReport:
+        """Free chunks that nothing refers to; safe beside running saves."""
+        return self._store.gc(dry_run=dry_run)
+
+    def prune(
+        self,
+        *,
+        dry_run: bool = False,
+        keep: int | None = None,
+        max_age: timedelta | None = None,
+        max_bytes: int | None = None,
+    ) -> list[Decision]:
+        """Apply the retention rules everywhere and return each decision with its reason.
+
+        ``keep`` bounds the checkpoints of class step per session; ``max_age`` and ``max_bytes``
+        apply to all that is not kept until deleted. With ``dry_run`` nothing is removed.
+        """
+        policy = self._around.policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
+        records = self._store.list_checkpoints(CheckpointQuery())
+        decisions = plan_prune(records, policy, now=utc_now())
+        if not dry_run:
+            self._store.purge_expired()
+            self._store.delete_checkpoints([one.record.id for one in decisions if not one.keep])
+        return decisions
+
+    def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
+        """Read every checkpoint and re-derive every digest; nothing is changed."""
+        return verify_store(self._store, progress=progress)
+
+    def _latest_unfinished(self) -> SessionRecord:
+        for record in self._store.list_sessions():
+            if record.status != "completed":
+                return record
+        raise NothingToResume("there is no session to resume; create one first")
+
+
+def _one_of(value: str, allowed: tuple[Any, ...], what: str) -> Any:
+    if value not in allowed:
+        raise InvalidFilter(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
+    return value

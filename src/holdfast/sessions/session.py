@@ -1,0 +1,430 @@
+"""One session: save, load, list, log, fork, finish."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, cast
+
+from holdfast.errors import (
+    CheckpointNotFound,
+    CheckpointProtected,
+    HoldfastError,
+    InvalidFilter,
+    NotResumable,
+)
+from holdfast.ids import check_name, check_session_id, check_uuid, label_for, new_id
+from holdfast.model import (
+    CHECKPOINT_TYPES,
+    LOG_LEVELS,
+    SESSION_TRANSITIONS,
+    TYPE_OF_CLASS,
+    CheckpointQuery,
+    CheckpointRecord,
+    LogRecord,
+    NewCheckpoint,
+    NewSession,
+    RetentionClass,
+    SessionRecord,
+    SessionStatus,
+    utc_now,
+)
+from holdfast.preflight import MemoryRefReport, check_memory_refs
+from holdfast.recording import Recorder
+from holdfast.retention import Policy
+from holdfast.sessions.checkpoint import Checkpoint, Content
+from holdfast.sessions.lookup import get_checkpoint_record, get_session_record
+from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
+from holdfast.state.documented import tasks_in, validate_documented
+from holdfast.stores.base import Store, first
+from holdfast.workspace.git_state import read_git_state
+
+_CLASS_OF_TYPE: Final[Mapping[str, RetentionClass]] = {
+    "manual": "manual",
+    "auto": "automatic",
+    "failure": "failure",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a session needs besides its store: rules, and the project it works in, if any."""
+
+    policy: Policy
+    project_dir: Path
+    read_git: bool
+
+
+class Session:
+    """One line of work of one agent. Get one from a `SessionManager`.
+
+    A session object may be used from several threads; each call is atomic on its own.
+    """
+
+    def __init__(self, store: Store, record: SessionRecord, around: Surroundings) -> None:
+        self._store = store
+        self._around = around
+        self._record = record
+        self._recorder = Recorder(store)
+        self._lock = threading.RLock()
+        # The checkpoint that the next save builds on, and the tasks completed up to it.
+        self._head: str | None = None
+        self._completed: list[dict[str, Any]] = []
+        self._fresh = True
+
+    # What it is ------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> SessionRecord:
+        """The session's row as this object last saw it; `refresh` reads it again."""
+        return self._record
+
+    @property
+    def id(self) -> str:
+        """The session's id, also called its thread id."""
+        return self._record.id
+
+    @property
+    def agent_id(self) -> str:
+        """The agent that works here."""
+        return self._record.agent_id
+
+    @property
+    def agent_type(self) -> str:
+        """What kind of agent works here."""
+        return self._record.agent_type
+
+    @property
+    def task_description(self) -> str | None:
+        """What the work is about."""
+        return self._record.task_description
+
+    @property
+    def status(self) -> SessionStatus:
+        """Where the session stands: active, paused, interrupted, completed, failed or stopped."""
+        return self._record.status
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The session's own metadata."""
+        return self._record.metadata or {}
+
+    @property
+    def created_at(self) -> datetime:
+        """When the session was created."""
+        return self._record.created_at
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self.agent_type} {self.status}>"
+
+    def refresh(self) -> Session:
+        """Read the session's row again."""
+        self._record = get_session_record(self._store, self.id)
+        return self
+
+    # Saving ----------------------------------------------------------------------------------
+
+    def save_checkpoint(
+        self,
+        name: str | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        checkpoint_type: str | None = None,
+        retention_class: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        resumable: bool = True,
+        pinned: bool = False,
+        expires_in: timedelta | None = None,
+        checkpoint_id: str | None = None,
+    ) -> Checkpoint:
+        """Save a checkpoint. When this returns, a power cut cannot take it back.
+
+        Without a ``name`` one is made from the id; a name that exists raises `CheckpointExists`
+        unless ``overwrite`` is set. ``retention_class`` decides how long it is kept and implies
+        the ``checkpoint_type``; giving only the type picks the usual class. A retry with the same
+        ``checkpoint_id`` is safe: it stores nothing twice.
+        """
+        kept_as = _retention_class(checkpoint_type, retention_class)
+        identity = check_uuid(checkpoint_id, "checkpoint id") if checkpoint_id else new_id()
+        title = check_name(name) if name is not None else f"{kept_as}-{identity}"
+        document = dict(state) if state is not None else {}
+        validate_documented(document)
+        git = read_git_state(self._around.project_dir) if self._around.read_git else None
+        now = utc_now()
+        with self._lock:
+            self._pick_up()
+            carried = carried_tasks(self._completed, document)
+            result = self._recorder.put(
+                document,
+                lambda encoded: NewCheckpoint(
+                    id=identity,
+                    session_id=self.id,
+                    name=title,
+                    manifest=encoded.manifest,
+                    refs=encoded.refs,
+                    chunks=encoded.chunks,
+                    expects=encoded.expects,
+                    size_bytes=encoded.size_bytes,
+                    checkpoint_type=TYPE_OF_CLASS[kept_as],
+                    retention_class=kept_as,
+                    parent_id=self._head,
+                    label=label_for(now),
+                    description=description,
+                    git_branch=git.branch if git else None,
+                    git_commit=git.commit if git else None,
+                    git_uncommitted=git.uncommitted if git else False,
+                    resumable=resumable,
+                    pinned=pinned,
+                    expires_at=now + expires_in if expires_in is not None else None,
+                    metadata=metadata,
+                    replace=overwrite,
+                    trim=self._around.policy.trim_for(kept_as),
+                ),
+                context={CARRIED: carried} if carried else None,
+            )
+            self._completed = completed_tasks([*carried, *tasks_in(document)])
+            self._head = result.record.id
+        return Checkpoint.of(result.record, self._store)
+
+    def record_failure(
+        self, error: BaseException, *, state: Mapping[str, Any] | None = None
+    ) -> Checkpoint:
+        """Save a ``failure`` checkpoint with what went wrong; without ``state``, with the latest."""
+        if state is None:
+            latest = self._find_latest()
+            state = latest.state if latest is not None else {}
+        details = {
+            "type": type(error).__qualname__,
+            "message": str(error),
+            "traceback": "".join(traceback.format_exception(error)),
+        }
+        saved = self.save_checkpoint(
+            state=state, retention_class="failure", metadata={"error": details}
+        )
+        self.log("error", f"{details['type']}: {details['message']}", data={"checkpoint": saved.id})
+        return saved
+
+    @contextmanager
+    def guard(
+        self, name: str, *, state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
+    ) -> Iterator[Checkpoint]:
+        """Save an automatic checkpoint, then run the block.
+
+        If the block raises, a ``failure`` checkpoint is saved that holds the state from before the
+        block together with the error, and the exception goes on. Resuming continues from there.
+        """
+        before = state() if callable(state) else state
+        if before is None:
+            latest = self._find_latest()
+            before = latest.state if latest is not None else {}
+        saved = self.save_checkpoint(
+            state=before, retention_class="automatic", metadata={"guard": check_name(name)}
+        )
+        try:
+            yield saved
+        except BaseException as error:
+            try:
+                self.record_failure(error, state=saved.state)
+            except HoldfastError as second:
+                error.add_note(f"the failure could not be recorded: {second}")
+            raise
+
+    # Reading ---------------------------------------------------------------------------------
+
+    def load_checkpoint(self, reference: str, *, force: bool = False) -> Checkpoint:
+        """Restore a checkpoint: return it with its state, and let the next save build on it.
+
+        ``reference`` is a name, an id, a label or the beginning of an id. Sets ``restored_at`` and
+        logs the restore. Raises `NotResumable` for one that was saved so, unless ``force`` is set.
+        """
+        record = get_checkpoint_record(self._store, self.id, reference)
+        if not record.resumable and not force:
+            raise NotResumable(
+                f"checkpoint {record.name!r} was saved as not resumable; "
+                "load an earlier one, or this one with force=True"
+            )
+        loaded = self._take_up(record)
+        self.log("info", f"restored checkpoint {record.name}", data={"checkpoint": record.id})
+        return loaded
+
+    def get_checkpoint(self, reference: str) -> Checkpoint:
+        """Look at a checkpoint without restoring it."""
+        return Checkpoint.of(get_checkpoint_record(self._store, self.id, reference), self._store)
+
+    def latest_checkpoint(self, *, resumable: bool | None = None) -> Checkpoint:
+        """Look at the newest checkpoint, or the newest resumable one."""
+        found = self._find_latest(resumable=resumable)
+        if found is None:
+            raise CheckpointNotFound(f"session {self.id} has no checkpoint yet")
+        return found
+
+    def list_checkpoints(
+        self,
+        *,
+        limit: int | None = None,
+        checkpoint_type: str | None = None,
+        retention_class: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Checkpoint]:
+        """List checkpoints, newest first. No payload is read until a ``state`` is asked for."""
+        query = CheckpointQuery(
+            self.id,
+            namespace="",
+            checkpoint_type=checkpoint_type,
+            retention_class=retention_class,
+            metadata=metadata or {},
+            limit=limit,
+        )
+        return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state to go on from: of the checkpoint last saved or loaded here, else the latest."""
+        if self._head is not None:
+            return Content(self._store, self._head).read().state
+        return self.latest_checkpoint(resumable=True).state
+
+    def check_memory_refs(self) -> list[MemoryRefReport]:
+        """Tell which memory references of the present state are present, missing or changed."""
+        return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
+
+    # Changing --------------------------------------------------------------------------------
+
+    def delete_checkpoint(self, reference: str, *, force: bool = False) -> None:
+        """Remove a checkpoint. Pinned and feature checkpoints need ``force``."""
+        record = get_checkpoint_record(self._store, self.id, reference)
+        if (record.pinned or record.retention_class == "feature") and not force:
+            why = "pinned" if record.pinned else "permanent (class feature)"
+            raise CheckpointProtected(
+                f"checkpoint {record.name!r} is {why}; nothing was removed. Use force to delete it"
+            )
+        self._store.delete_checkpoints([record.id])
+
+    def fork(
+        self,
+        reference: str | None = None,
+        *,
+        session_id: str | None = None,
+        task_description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Start a second line of work from a checkpoint (the latest by default)."""
+        source = (
+            get_checkpoint_record(self._store, self.id, reference)
+            if reference is not None
+            else self.latest_checkpoint()
+        )
+        draft = NewSession(
+            id=check_session_id(session_id) if session_id is not None else new_id(),
+            agent_id=self.agent_id,
+            agent_type=self.agent_type,
+            task_description=task_description or self.task_description,
+            forked_from=source.id,
+            metadata=metadata,
+        )
+        record = self._store.copy_session(self.id, draft, checkpoint_ids=[source.id])
+        return Session(self._store, record, self._around)
+
+    def complete(self) -> None:
+        """Mark the work as done. A completed session is final; fork it to go on."""
+        self._move_to("completed")
+
+    def fail(self, error: BaseException | str | None = None) -> None:
+        """Mark the work as failed; it can be resumed later."""
+        self._move_to("failed")
+        if error is not None:
+            self.log("error", str(error) or type(error).__name__)
+
+    def update_metadata(self, changes: Mapping[str, Any]) -> None:
+        """Merge ``changes`` into the session's metadata."""
+        merged = {**self.metadata, **changes}
+        self._record = self._store.update_session(self.id, metadata=merged)
+
+    # Logs ------------------------------------------------------------------------------------
+
+    def log(self, level: str, message: str, *, data: Mapping[str, Any] | None = None) -> LogRecord:
+        """Append a line to the session's log; levels are debug, info, warning and error."""
+        if level not in LOG_LEVELS:
+            raise InvalidFilter(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
+        return self._store.append_log(self.id, level, message, data)
+
+    def logs(
+        self, *, level: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[LogRecord]:
+        """Return log lines in the order of the calls."""
+        return self._store.list_logs(self.id, level=level, limit=limit, offset=offset)
+
+    # Inside ----------------------------------------------------------------------------------
+
+    def resume_from(self, reference: str | None, *, force: bool = False) -> None:
+        """Take up the named or the latest resumable checkpoint; none at all is a fresh start."""
+        if reference is not None:
+            self.load_checkpoint(reference, force=force)
+            return
+        latest = self._find_latest(resumable=True)
+        if latest is not None:
+            self._take_up(latest)
+            self.log("info", f"resumed from {latest.name}", data={"checkpoint": latest.id})
+
+    def _find_latest(self, *, resumable: bool | None = None) -> Checkpoint | None:
+        query = CheckpointQuery(self.id, namespace="", resumable=resumable, limit=1)
+        record = first(self._store.list_checkpoints(query))
+        return Checkpoint.of(record, self._store) if record is not None else None
+
+    def _take_up(self, record: CheckpointRecord) -> Checkpoint:
+        """Continue from a stored checkpoint, its content verified before anything is marked."""
+        taken = Checkpoint.of(record, self._store)
+        payload = self._store.read_payload(record.id)
+        taken.content.read()
+        restored = self._store.mark_restored(record.id)
+        with self._lock:
+            if payload is not None:
+                self._recorder.continue_from(payload)
+            self._completed = completed_tasks(taken.task_state["tasks"])
+            self._head = record.id
+            self._fresh = False
+        return replace(taken, restored_at=restored.restored_at)
+
+    def _pick_up(self) -> None:
+        """Before the first save of this object: find out what the session's latest save was."""
+        if not self._fresh:
+            return
+        latest = self._find_latest()
+        if latest is not None:
+            payload = self._store.read_payload(latest.id)
+            if payload is not None:
+                self._recorder.continue_from(payload)
+            self._completed = completed_tasks(latest.task_state["tasks"])
+            self._head = latest.id
+        self._fresh = False
+
+    def _move_to(self, status: SessionStatus) -> None:
+        allowed = [old for old, new in SESSION_TRANSITIONS.items() if status in new]
+        self._record = self._store.update_session(self.id, status=status, expected=allowed)
+
+
+def _retention_class(checkpoint_type: str | None, retention_class: str | None) -> RetentionClass:
+    """Return the class that a save belongs to, from either of its two names."""
+    if checkpoint_type is not None and checkpoint_type not in CHECKPOINT_TYPES:
+        raise InvalidFilter(
+            f"checkpoint_type must be one of {', '.join(CHECKPOINT_TYPES)}, not {checkpoint_type!r}"
+        )
+    if retention_class is None:
+        return _CLASS_OF_TYPE[checkpoint_type or "manual"]
+    if retention_class not in TYPE_OF_CLASS:
+        raise InvalidFilter(
+            f"retention_class must be one of {', '.join(TYPE_OF_CLASS)}, not {retention_class!r}"
+        )
+    kept_as = cast("RetentionClass", retention_class)
+    if checkpoint_type not in (None, TYPE_OF_CLASS[kept_as]):
+        raise InvalidFilter(
+            f"class {kept_as!r} belongs to type {TYPE_OF_CLASS[kept_as]!r}, not {checkpoint_type!r}"
+        )
+    return kept_as

@@ -1,0 +1,1 @@
+"""The project directory that an agent works in."""
