@@ -228,6 +228,9 @@ ROLLBACK;
 -- name: sqlite.tables
 SELECT name FROM sqlite_schema;
 
+-- name: sqlite.foreign_key_check
+PRAGMA foreign_key_check;
+
 -- name: sqlite.put.session
 SELECT agent_id FROM sessions WHERE tenant = ? AND id = ?;
 
@@ -241,6 +244,13 @@ WHERE tenant = ? AND session_id = ? AND namespace = ? AND name = ?
 UNION ALL
 SELECT 'external_id', id, seq, 1, expires_at <= ? FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND namespace = ? AND external_id = ?;
+
+-- name: sqlite.put.stored
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, resumable, pinned, expires_at, metadata,
+    created_at, restored_at
+FROM session_checkpoints WHERE id = ?;
 
 -- name: sqlite.put.chunk
 INSERT INTO chunks (tenant, digest, codec, data) VALUES (?, ?, ?, ?)
@@ -330,7 +340,8 @@ AND namespace = ? AND external_id = ?
 -- name: sqlite.gc.roots
 SELECT refs FROM session_checkpoints WHERE tenant = ? AND refs <> x''
 UNION ALL
-SELECT refs FROM checkpoint_writes WHERE tenant = ? AND refs <> x'';
+SELECT refs FROM checkpoint_writes
+WHERE tenant = ? AND refs <> x'' AND rowid NOT IN (SELECT value FROM json_each(?));
 
 -- name: sqlite.gc.roots_of_session
 SELECT refs FROM session_checkpoints WHERE tenant = ? AND session_id = ? AND refs <> x''

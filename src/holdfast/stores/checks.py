@@ -1,0 +1,208 @@
+"""What may be stored and asked for: one set of rules, so that every store refuses alike.
+
+A draft or a query is checked before a store does anything, which is why a refusal never leaves a
+trace and why no database has to be the judge of what a user typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast.errors import InvalidFilter, InvalidIdentifier, StateNotSerializable
+from holdfast.ids import (
+    check_external_id,
+    check_name,
+    check_namespace,
+    check_session_id,
+    check_text,
+    check_uuid,
+    is_uuid,
+)
+from holdfast.model import (
+    AGENT_STATUSES,
+    CHECKPOINT_TYPES,
+    LOG_LEVELS,
+    SESSION_STATUSES,
+    TYPE_OF_CLASS,
+    NewAgent,
+    NewCheckpoint,
+    NewSession,
+    NewWrite,
+)
+from holdfast.state.codec import dump_document
+from holdfast.state.refs import DIGEST_BYTES, RECORD_BYTES
+
+FREE_TEXT_BYTES: Final = 1 << 28
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def check_free_text(value: object, what: str) -> None:
+    """Refuse text that not every database can hold: NUL characters and lone surrogates."""
+    if value is None or (type(value) is str and value.isascii() and "\0" not in value):
+        return
+    check_text(value, what, FREE_TEXT_BYTES, empty=True)
+
+
+def check_choice(value: object, what: str, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        raise InvalidIdentifier(f"{what} must be one of {', '.join(choices)}: {value!r}")
+
+
+def check_integer(value: object, what: str) -> None:
+    """Refuse what is not an integer of 64 bits."""
+    if type(value) is not int or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
+        raise InvalidIdentifier(f"{what} must be an integer of 64 bits: {value!r}")
+
+
+def check_agent(draft: NewAgent) -> NewAgent:
+    """Return the draft with canonical ids, or raise."""
+    agent_id = check_uuid(draft.id, "agent id")
+    parent_id = None if draft.parent_id is None else check_uuid(draft.parent_id, "parent id")
+    check_free_text(draft.name or None, "agent name")
+    check_text(draft.agent_type, "agent type", FREE_TEXT_BYTES)
+    check_choice(draft.status, "agent status", AGENT_STATUSES)
+    if (agent_id, parent_id) != (draft.id, draft.parent_id):
+        return replace(draft, id=agent_id, parent_id=parent_id)
+    return draft
+
+
+def check_session(draft: NewSession) -> NewSession:
+    """Return the draft with canonical ids, or raise."""
+    check_session_id(draft.id)
+    agent_id = check_uuid(draft.agent_id, "agent id")
+    check_text(draft.agent_type, "agent type", FREE_TEXT_BYTES)
+    check_free_text(draft.task_description, "task description")
+    check_free_text(draft.continues_id, "continued session id")
+    check_free_text(draft.forked_from, "fork origin")
+    agent = None if draft.agent is None else check_agent(draft.agent)
+    if agent is not None and agent.id != agent_id:
+        raise InvalidIdentifier(f"the session names agent {agent_id} but brings {agent.id}")
+    if agent_id != draft.agent_id or agent is not draft.agent:
+        return replace(draft, agent_id=agent_id, agent=agent)
+    return draft
+
+
+def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
+    """Return the draft with a canonical id, or raise."""
+    check_session_id(draft.session_id)
+    check_name(draft.name)
+    if draft.namespace != "":
+        check_namespace(draft.namespace)
+    if draft.external_id is not None:
+        check_external_id(draft.external_id)
+    check_choice(draft.checkpoint_type, "checkpoint type", CHECKPOINT_TYPES)
+    if draft.retention_class not in TYPE_OF_CLASS:
+        check_choice(draft.retention_class, "retention class", tuple(TYPE_OF_CLASS))
+    for value, what in (
+        (draft.parent_id, "parent id"),
+        (draft.label, "label"),
+        (draft.description, "description"),
+        (draft.run_id, "run id"),
+        (draft.git_branch, "git branch"),
+        (draft.git_commit, "git commit"),
+    ):
+        if value is not None:
+            check_free_text(value, what)
+    check_integer(draft.version, "version")
+    check_integer(draft.size_bytes, "size")
+    _check_content(draft)
+    if draft.trim.keep is not None and draft.trim.keep < 0:
+        raise InvalidFilter(f"a cap cannot be negative: {draft.trim.keep}")
+    if draft.session is not None and draft.session.id != draft.session_id:
+        raise InvalidIdentifier("the checkpoint and the session it brings name different sessions")
+    if not is_uuid(draft.id):
+        return replace(draft, id=check_uuid(draft.id, "checkpoint id"))
+    return draft
+
+
+def check_write(draft: NewWrite) -> None:
+    """Raise unless the pending write can be stored."""
+    check_text(draft.task_id, "task id", FREE_TEXT_BYTES, empty=True)
+    check_text(draft.task_path, "task path", FREE_TEXT_BYTES, empty=True)
+    check_text(draft.channel, "channel", FREE_TEXT_BYTES, empty=True)
+    check_integer(draft.index, "index of a write")
+    _check_content(draft)
+
+
+def _check_content(draft: NewCheckpoint | NewWrite) -> None:
+    if len(draft.refs) % RECORD_BYTES:
+        raise InvalidIdentifier(f"references of {len(draft.refs)} bytes are not whole records")
+    for digests in (draft.chunks, draft.expects):
+        for digest in digests:
+            if len(digest) != DIGEST_BYTES:
+                raise InvalidIdentifier(f"a digest has {DIGEST_BYTES} bytes, not {len(digest)}")
+
+
+def check_log(level: str, message: str) -> None:
+    """Raise unless the log line can be stored."""
+    check_choice(level, "log level", LOG_LEVELS)
+    check_text(message, "log message", FREE_TEXT_BYTES, empty=True)
+
+
+def check_agent_status(status: str | None) -> None:
+    """Refuse an unknown status of an agent."""
+    if status is not None:
+        check_choice(status, "agent status", AGENT_STATUSES)
+
+
+def check_session_status(status: str | None) -> None:
+    """Refuse an unknown status of a session."""
+    if status is not None:
+        check_choice(status, "session status", SESSION_STATUSES)
+
+
+def check_limit(limit: int | None, what: str = "limit") -> int | None:
+    """Return the limit of a listing; None means all."""
+    if limit is None:
+        return None
+    if type(limit) is not int or limit < 0:
+        raise InvalidFilter(f"{what} must be a whole number, not negative: {limit!r}")
+    return min(limit, _INT64_MAX)
+
+
+def check_filter(value: object, what: str, kind: type) -> None:
+    """Refuse a filter of another type than its column, or one that no column can equal."""
+    if type(value) is not kind:
+        raise InvalidFilter(f"{what} must be {kind.__name__}, not {type(value).__name__}")
+    if kind is str:
+        try:
+            check_free_text(value, what)
+        except InvalidIdentifier as error:
+            raise InvalidFilter(str(error)) from None
+    elif kind is int and not -_INT64_MAX - 1 <= value <= _INT64_MAX:  # type: ignore[operator]
+        raise InvalidFilter(f"{what} does not fit into 64 bits: {value!r}")
+
+
+def metadata_filter(wanted: Mapping[str, Any]) -> str:
+    """Return a metadata filter as the text of a document, written as stored metadata is.
+
+    Keys are compared with top-level keys, values with scalars: ``True`` never equals 1, and 1
+    equals 1.0. Raises `InvalidFilter` for anything else.
+    """
+    for key, value in wanted.items():
+        if type(key) is not str:
+            raise InvalidFilter(f"a metadata key must be a str, not {type(key).__name__}")
+        if value is None or type(value) in (bool, str):
+            continue
+        if type(value) is int and -_INT64_MAX - 1 <= value <= _INT64_MAX:
+            continue
+        if type(value) is float and value - value == 0.0:
+            continue
+        raise InvalidFilter(f"metadata can be compared with scalars only: {key!r} = {value!r:.80}")
+    try:
+        return dump_document(wanted, "metadata filter")
+    except StateNotSerializable as error:
+        raise InvalidFilter(str(error)) from None
+
+
+def as_utc(moment: datetime, what: str) -> datetime:
+    """Return an aware moment in UTC; a naive one could mean any hour and is refused."""
+    if moment.tzinfo is UTC:
+        return moment
+    if moment.tzinfo is None:
+        raise InvalidIdentifier(f"{what} must have a time zone: {moment.isoformat()}")
+    return moment.astimezone(UTC)

@@ -1,0 +1,57 @@
+"""How chunks are packed: zstd where it helps, plain where it does not.
+
+A compressor is kept per thread, because making one costs more than packing a small chunk with it.
+Unpacking is bounded, so that a few bytes in a database cannot fill the memory of its reader.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Final
+
+from holdfast.model import Buffer
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PLAIN: Final = 0
+ZSTD: Final = 1
+LEVEL: Final = 3
+MAX_CHUNK_BYTES: Final = 64 << 20
+# Below this size a frame's own header eats what packing saves.
+_WORTH_TRYING: Final = 48
+
+_thread = threading.local()
+
+
+def pack(data: Buffer, *, compress: bool = True) -> tuple[int, Buffer]:
+    """Return the codec and the bytes to store: compressed only if that is smaller."""
+    size = len(data) if isinstance(data, bytes) else data.nbytes
+    if not compress or size < _WORTH_TRYING:
+        return PLAIN, data
+    compressor = getattr(_thread, "compressor", None)
+    if compressor is None:
+        compressor = _thread.compressor = zstd.ZstdCompressor(level=LEVEL)
+    # The size in the frame's header lets the reader refuse before it unpacks.
+    compressor.set_pledged_input_size(size)
+    packed = compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+    return (ZSTD, packed) if len(packed) < size else (PLAIN, data)
+
+
+def unpack(codec: int, data: bytes) -> bytes | None:
+    """Return the plain bytes, or None for what cannot be unpacked within bounds."""
+    if codec == PLAIN:
+        return data
+    if codec != ZSTD:
+        return None
+    try:
+        if (zstd.get_frame_info(data).decompressed_size or 0) > MAX_CHUNK_BYTES:
+            return None
+        decompressor = zstd.ZstdDecompressor()
+        plain = decompressor.decompress(data, MAX_CHUNK_BYTES)
+    except zstd.ZstdError:
+        return None
+    return plain if decompressor.eof and not decompressor.unused_data else None

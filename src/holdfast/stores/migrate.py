@@ -1,0 +1,47 @@
+"""Which migrations a database still needs: the part that every dialect shares, without a database.
+
+A database remembers the version and checksum of each migration that was applied to it. One that
+remembers a version unknown to this package was written by a newer Holdfast, and one that remembers
+another checksum was built from other text: both are refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.errors import MigrationChanged, SchemaMissing, SchemaTooNew
+from holdfast.sql import Migration
+
+
+def pending(
+    available: Sequence[Migration], applied: Mapping[int, str], url: str
+) -> list[Migration]:
+    """Return what is still to be applied, in order.
+
+    ``applied`` maps versions to checksums. Raises `SchemaTooNew` and `MigrationChanged`.
+    """
+    known = {migration.version: migration for migration in available}
+    newer = sorted(version for version in applied if version not in known)
+    if newer:
+        raise SchemaTooNew(
+            f"{url} has schema version {newer[-1]}; this Holdfast knows versions up to "
+            f"{max(known, default=0)}. Nothing was changed. Update with: pip install -U holdfast"
+        )
+    for version, checksum in sorted(applied.items()):
+        if known[version].checksum != checksum:
+            raise MigrationChanged(
+                f"migration {known[version].name} was applied to {url} with other text than this "
+                f"Holdfast has. Nothing was changed. Install the version that created the database, "
+                f"or export it there and import it into a new one"
+            )
+    return [migration for migration in available if migration.version not in applied]
+
+
+def require_current(available: Sequence[Migration], applied: Mapping[int, str], url: str) -> None:
+    """Raise `SchemaMissing` unless everything was applied: for stores that may not migrate."""
+    missing = pending(available, applied, url)
+    if missing:
+        raise SchemaMissing(
+            f"{url} lacks {', '.join(migration.name for migration in missing)}. Nothing was "
+            f"changed. Open it with ensure_schema=True, or apply: holdfast schema"
+        )

@@ -1,0 +1,446 @@
+"""One database file: how it comes into being, who may use a connection, what its errors mean.
+
+Connections are pooled, not bound to threads: a thread borrows one for the length of a method, and a
+process that works in one thread opens only one. Writers of one process queue at a lock before they
+reach SQLite, so the file's own lock, which is polled, is contended between processes only.
+
+Three properties of POSIX locks shape this module. They vanish when *any* descriptor of the file is
+closed, so nothing here opens the database but SQLite itself. They do not survive a fork while
+SQLite's belief in them does, so every connection is closed before a fork and opened again after it.
+And a file that was deleted can still be written to, so a writer looks whether it is still there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import apsw
+
+from holdfast.errors import (
+    AccessDenied,
+    ConflictError,
+    HoldfastError,
+    InputError,
+    LookupFailedError,
+    NotADatabase,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from holdfast.sql import queries
+
+T = TypeVar("T")
+
+APPLICATION_ID: Final = int.from_bytes(b"Hold", "big")
+CACHED_STATEMENTS: Final = 128
+# A write-ahead log that one large put blew up is cut back to this when it starts over.
+LOG_BYTES: Final = 16 << 20
+FORK_PATIENCE: Final = 5.0
+
+SQL: Final = queries("sqlite")
+
+ERRORS: Final[dict[type[apsw.Error], type[HoldfastError]]] = {
+    apsw.AbortError: StoreUnavailable,
+    apsw.AuthError: AccessDenied,
+    apsw.BindingsError: StoreError,
+    apsw.BusyError: StoreBusy,
+    apsw.CantOpenError: StoreUnavailable,
+    apsw.ConnectionClosedError: StoreClosed,
+    apsw.ConnectionNotClosedError: StoreError,
+    apsw.ConstraintError: ConflictError,
+    apsw.CorruptError: NotADatabase,
+    apsw.CursorClosedError: StoreError,
+    apsw.EmptyError: StoreError,
+    apsw.Error: StoreError,
+    apsw.ExecTraceAbort: StoreError,
+    apsw.ExecutionCompleteError: StoreError,
+    apsw.ExtensionLoadingError: StoreError,
+    apsw.ForkingViolationError: StoreError,
+    apsw.FormatError: NotADatabase,
+    apsw.FullError: StoreFull,
+    apsw.IOError: StoreUnavailable,
+    apsw.IncompleteExecutionError: StoreError,
+    apsw.InternalError: StoreError,
+    apsw.InterruptError: StoreUnavailable,
+    apsw.InvalidContextError: StoreError,
+    apsw.LockedError: StoreBusy,
+    apsw.MismatchError: InputError,
+    apsw.MisuseError: StoreError,
+    apsw.NoFTS5Error: StoreError,
+    apsw.NoLFSError: StoreFull,
+    apsw.NoMemError: StoreUnavailable,
+    apsw.NotADBError: NotADatabase,
+    apsw.NotFoundError: StoreError,
+    apsw.PermissionsError: StoreReadOnly,
+    apsw.ProtocolError: StoreBusy,
+    apsw.RangeError: StoreError,
+    apsw.ReadOnlyError: StoreReadOnly,
+    apsw.SQLError: StoreError,
+    apsw.SchemaChangeError: StoreBusy,
+    apsw.ThreadingViolationError: StoreError,
+    apsw.TooBigError: InputError,
+    apsw.VFSFileClosedError: StoreError,
+    apsw.VFSNotImplementedError: StoreError,
+}
+
+_CONSTRAINTS: Final[dict[int, type[HoldfastError]]] = {
+    apsw.SQLITE_CONSTRAINT_CHECK: InputError,
+    apsw.SQLITE_CONSTRAINT_DATATYPE: InputError,
+    apsw.SQLITE_CONSTRAINT_FOREIGNKEY: LookupFailedError,
+    apsw.SQLITE_CONSTRAINT_NOTNULL: InputError,
+}
+
+# Quotas and size limits are reported as failed writes; for the user the disk is full.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_PERMISSION: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+_ADVICE: Final[dict[type[HoldfastError], str]] = {
+    StoreBusy: "Other writers held the file for too long. Nothing was stored; a retry is safe.",
+    StoreFull: "No room is left. Nothing was stored, earlier checkpoints are intact: free some "
+    "space and repeat.",
+    StoreReadOnly: "The file or its directory cannot be written. Nothing was changed: check the "
+    "permissions.",
+    NotADatabase: "This is no Holdfast database, or it is damaged. Nothing was changed: give "
+    "another path, or restore the file from a copy.",
+    StoreUnavailable: "The file cannot be used. Nothing was changed: check the path and the disk.",
+}
+
+
+def translated(
+    error: apsw.Error | OSError, path: Path, url: str, system_errno: int = 0
+) -> HoldfastError:
+    """Return the Holdfast error that a driver's or the system's error means."""
+    kind: type[HoldfastError]
+    if isinstance(error, OSError):
+        kind, number = StoreUnavailable, error.errno or 0
+    else:
+        kind, number = ERRORS.get(type(error), StoreError), system_errno
+        if isinstance(error, apsw.ConstraintError):
+            kind = _CONSTRAINTS.get(extended_code(error), ConflictError)
+    if kind is StoreUnavailable:
+        if number in _NO_ROOM:
+            kind = StoreFull
+        elif number in _NO_PERMISSION or (
+            isinstance(error, apsw.CantOpenError) and _unwritable(path)
+        ):
+            kind = StoreReadOnly
+    return kind(f"{url}: {error}. {_ADVICE.get(kind, 'Nothing was stored.')}")
+
+
+def extended_code(error: apsw.Error) -> int:
+    """Return SQLite's extended result code, which says which kind of constraint was broken."""
+    return int(getattr(error, "extendedresult", 0))
+
+
+def _unwritable(path: Path) -> bool:
+    if path.is_dir():
+        return False
+    return path.parent.is_dir() and not (
+        os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+    )
+
+
+_opening = threading.Lock()
+_files: weakref.WeakSet[DatabaseFile] = weakref.WeakSet()
+
+
+class DatabaseFile:
+    """A file and the connections to it. ``read`` and ``write`` are all that a store needs."""
+
+    def __init__(self, path: Path, url: str, *, busy_timeout: float) -> None:
+        self.path = path
+        self.url = url
+        self._busy_timeout = busy_timeout
+        self._idle: list[apsw.Connection] = []
+        self._borrowed = 0
+        self._inode = (0, 0)
+        self._closed = False
+        self._new_locks()
+        _files.add(self)
+
+    def _new_locks(self) -> None:
+        self._paused = False
+        self._pool = threading.Condition(threading.Lock())
+        self._writer = threading.Lock()
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run ``work`` with a connection. It should be one statement, or begin a transaction."""
+        connection = self._borrow()
+        try:
+            return work(connection)
+        except apsw.Error as error:
+            system_errno = self._roll_back(connection)
+            raise translated(error, self.path, self.url, system_errno) from error
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        finally:
+            self._give_back(connection)
+
+    def read_consistently(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run ``work``, all of whose statements see the same moment."""
+
+        def transaction(connection: apsw.Connection) -> T:
+            connection.execute(SQL["sqlite.begin_read"])
+            result = work(connection)
+            connection.execute(SQL["sqlite.commit"])
+            return result
+
+        return self.read(transaction)
+
+    def erase(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run ``work`` like `write`; what it deletes is overwritten and the file gets smaller."""
+
+        def transaction(connection: apsw.Connection) -> T:
+            connection.pragma("secure_delete", True)
+            try:
+                result = work(connection)
+                connection.pragma("incremental_vacuum")
+                return result
+            finally:
+                connection.pragma("secure_delete", False)
+
+        result = self.write(transaction)
+        self.read(self._empty_log)
+        return result
+
+    def _empty_log(self, connection: apsw.Connection) -> None:
+        # The log still has the erased pages as they were. Readers may hold it for a moment; the
+        # next one who empties it will succeed.
+        connection.set_busy_timeout(1000)
+        try:
+            with suppress(apsw.BusyError):
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        finally:
+            connection.set_busy_timeout(int(self._busy_timeout * 1000))
+
+    def write(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run ``work`` in a write transaction; its effects are durable when this returns."""
+        if not self._writer.acquire(timeout=self._busy_timeout):
+            raise StoreBusy(f"{self.url}: {_ADVICE[StoreBusy]}")
+        try:
+            connection = self._borrow()
+            try:
+                self._check_presence()
+                connection.execute(SQL["sqlite.begin"])
+                result = work(connection)
+                connection.execute(SQL["sqlite.commit"])
+                return result
+            except apsw.Error as error:
+                system_errno = self._roll_back(connection)
+                raise translated(error, self.path, self.url, system_errno) from error
+            except BaseException:
+                self._roll_back(connection)
+                raise
+            finally:
+                self._give_back(connection)
+        finally:
+            self._writer.release()
+
+    def _roll_back(self, connection: apsw.Connection) -> int:
+        system_errno = connection.system_errno
+        if connection.in_transaction:
+            # Some errors have rolled back by themselves already.
+            with suppress(apsw.Error):
+                connection.execute(SQL["sqlite.rollback"])
+        return system_errno
+
+    def _check_presence(self) -> None:
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self.url} was removed while it was open. Nothing was stored; what was saved "
+                f"before went with the file"
+            ) from error
+        if (found.st_dev, found.st_ino) != self._inode:
+            raise StoreUnavailable(
+                f"{self.url} was replaced by another file while it was open. Nothing was stored: "
+                f"open it again"
+            )
+
+    def _borrow(self) -> apsw.Connection:
+        with self._pool:
+            while self._paused:
+                self._pool.wait()
+            if self._closed:
+                raise StoreClosed(f"{self.url} was closed; open it again")
+            self._borrowed += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            connection = self.connect()
+            prepare(connection)
+            return connection
+        except BaseException as error:
+            with self._pool:
+                self._borrowed -= 1
+                self._pool.notify_all()
+            if isinstance(error, (apsw.Error, OSError)):
+                raise translated(error, self.path, self.url) from error
+            raise
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        with self._pool:
+            self._borrowed -= 1
+            if self._closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+            if self._paused:
+                self._pool.notify_all()
+
+    def open(self, first: Callable[[apsw.Connection], None]) -> None:
+        """Create or open the file and let ``first`` look at it; then let others use it."""
+        try:
+            self._create()
+            self._patiently(lambda: self._open(first))
+        except (apsw.Error, OSError) as error:
+            raise translated(error, self.path, self.url) from error
+
+    def _open(self, first: Callable[[apsw.Connection], None]) -> None:
+        connection = self.connect()
+        try:
+            # A foreign file must stay as it is, to the byte: no checkpoint of its log either.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            refuse_foreign(connection, self.url)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            first(connection)
+        except BaseException:
+            connection.close()
+            raise
+        found = os.stat(self.path)
+        self._inode = (found.st_dev, found.st_ino)
+        self._idle.append(connection)
+
+    def _create(self) -> None:
+        """Make the file, empty and for its owner only, with its directories on the disk."""
+        made = []
+        parent = self.path.parent
+        while not parent.exists():
+            made.append(parent)
+            parent = parent.parent
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for directory in made:
+            _sync_directory(directory.parent)
+        with _opening, suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+    def connect(self) -> apsw.Connection:
+        """Open a connection that nothing has been configured on yet but its patience."""
+        with _opening:
+            connection = apsw.Connection(
+                str(self.path),
+                flags=apsw.SQLITE_OPEN_READWRITE,
+                statementcachesize=CACHED_STATEMENTS,
+            )
+        connection.set_busy_timeout(int(self._busy_timeout * 1000))
+        return connection
+
+    def _patiently(self, work: Callable[[], None]) -> None:
+        # A change of the journal mode and the recovery of a log do not wait for each other.
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                return work()
+            except apsw.BusyError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.005)
+
+    def close(self) -> None:
+        """Close all connections. The last one of all processes folds the log into the file."""
+        with self._pool:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(apsw.Error):
+                connection.close()
+
+    def pause(self) -> None:
+        """Close every connection that is not in use, and hold back those who ask for one."""
+        deadline = time.monotonic() + FORK_PATIENCE
+        with self._pool:
+            self._paused = True
+            while self._borrowed and time.monotonic() < deadline:
+                self._pool.wait(deadline - time.monotonic())
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(apsw.Error):
+                connection.close()
+
+    def unpause(self) -> None:
+        """Let those who wait have connections again."""
+        with self._pool:
+            self._paused = False
+            self._pool.notify_all()
+
+    def restart(self) -> None:
+        """Begin anew in a forked child, where no thread holds anything any more."""
+        self._new_locks()
+        self._idle = []
+        self._borrowed = 0
+
+
+def refuse_foreign(connection: apsw.Connection, url: str) -> None:
+    """Raise `NotADatabase` unless the file is ours or empty. Only reads."""
+    found = connection.pragma("application_id")
+    if found == APPLICATION_ID:
+        return
+    if found or connection.pragma("user_version") or connection.execute(SQL["sqlite.tables"]).get:
+        raise NotADatabase(f"{url}: the file belongs to another program. {_ADVICE[NotADatabase]}")
+
+
+def prepare(connection: apsw.Connection) -> None:
+    """Give a connection to one of our databases the settings that everything relies on."""
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
+    connection.pragma("synchronous", "FULL")
+    connection.pragma("journal_size_limit", LOG_BYTES)
+
+
+def _sync_directory(path: Path) -> None:
+    # Not every system can open a directory; there the file system keeps its own order.
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _before_fork() -> None:
+    for file in list(_files):
+        file.pause()
+
+
+def _after_fork_in_parent() -> None:
+    for file in list(_files):
+        file.unpause()
+
+
+def _after_fork_in_child() -> None:
+    global _opening
+    _opening = threading.Lock()
+    for file in list(_files):
+        file.restart()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,0 +1,66 @@
+"""Rows of SQLite as the values of the model, and back: times are text, flags are numbers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from holdfast.model import AgentRecord, CheckpointRecord, LogRecord, SessionRecord
+from holdfast.state.codec import load_document
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+def stamp(moment: datetime) -> str:
+    """Return a moment in UTC as it is stored; such texts sort like the moments."""
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _document(text: str | None) -> dict[str, Any] | None:
+    return None if text is None else load_document(text)
+
+
+def agent(row: Row) -> AgentRecord:
+    """Read a row of ``agents``."""
+    values: Row = (*row[:6], _document(row[6]), *map(_moment, row[7:10]))
+    return AgentRecord(*values)
+
+
+def session(row: Row) -> SessionRecord:
+    """Read a row of ``sessions``."""
+    values: Row = (
+        *row[:7],
+        _moment(row[7]),
+        _moment(row[8]),
+        row[9],
+        _moment(row[10]),
+        _document(row[11]),
+        _moment(row[12]),
+        _moment(row[13]),
+    )
+    return SessionRecord(*values)
+
+
+def checkpoint(row: Row) -> CheckpointRecord:
+    """Read a row of ``session_checkpoints``."""
+    values: Row = (
+        *row[:18],
+        row[18] == 1,
+        row[19] == 1,
+        row[20] == 1,
+        _moment(row[21]),
+        _document(row[22]),
+        _moment(row[23]),
+        _moment(row[24]),
+    )
+    return CheckpointRecord(*values)
+
+
+def log(row: Row) -> LogRecord:
+    """Read a row of ``session_logs``."""
+    values: Row = (*row[:4], _document(row[4]), _moment(row[5]))
+    return LogRecord(*values)
