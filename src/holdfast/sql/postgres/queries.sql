@@ -1,0 +1,322 @@
+-- The statements of the PostgreSQL store. SQLite defines the same names; what only one dialect needs
+-- begins with the dialect's name. Parameters are named. A checkpoint's row is always called c.
+--
+-- A listing is a *.list statement, then any of its *.where fragments, then *.order. What has expired
+-- is invisible from the moment of its expires_at on, and removed by checkpoints.purge_expired.
+
+-- name: agents.insert
+SELECT a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
+    a.created_at, a.updated_at, a.completed_at
+FROM holdfast.create_agent(%(tenant)s, %(draft)s::jsonb) AS a;
+
+-- name: agents.find
+SELECT a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
+    a.created_at, a.updated_at, a.completed_at
+FROM holdfast.agents AS a WHERE a.tenant = %(tenant)s AND a.id = %(id)s::uuid;
+
+-- name: agents.list
+SELECT a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
+    a.created_at, a.updated_at, a.completed_at
+FROM holdfast.agents AS a WHERE a.tenant = %(tenant)s
+
+-- name: agents.where.status
+AND a.status = %(status)s
+
+-- name: agents.where.parent_id
+AND a.parent_id = %(parent_id)s::uuid
+
+-- name: agents.order
+ORDER BY a.created_at DESC, a.id DESC LIMIT %(limit)s::bigint
+
+-- name: agents.update
+UPDATE holdfast.agents AS a
+SET status = coalesce(%(status)s::text, a.status),
+    metadata = coalesce(%(metadata)s::jsonb, a.metadata),
+    updated_at = clock_timestamp(),
+    completed_at = CASE
+        WHEN %(status)s::text IS NULL THEN a.completed_at
+        WHEN %(status)s::text IN ('completed', 'failed', 'terminated')
+            THEN clock_timestamp()
+    END
+WHERE a.tenant = %(tenant)s AND a.id = %(id)s::uuid
+RETURNING a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
+    a.created_at, a.updated_at, a.completed_at;
+
+-- name: sessions.insert
+SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
+    s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
+    s.updated_at
+FROM holdfast.create_session(%(tenant)s, %(draft)s::jsonb) AS s;
+
+-- name: sessions.find
+SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
+    s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
+    s.updated_at
+FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(id)s;
+
+-- name: sessions.list
+SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
+    s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
+    s.updated_at
+FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s
+
+-- name: sessions.where.status
+AND s.status = %(status)s
+
+-- name: sessions.where.agent_type
+AND s.agent_type = %(agent_type)s
+
+-- name: sessions.where.agent_id
+AND s.agent_id = %(agent_id)s::uuid
+
+-- name: sessions.where.id_prefix
+AND starts_with(s.id, %(id_prefix)s)
+
+-- name: sessions.where.metadata
+AND NOT EXISTS (
+    SELECT FROM jsonb_each(%(metadata)s::jsonb) AS wanted
+    WHERE s.metadata -> wanted.key IS DISTINCT FROM wanted.value)
+
+-- name: sessions.order
+ORDER BY s.created_at DESC, s.id DESC LIMIT %(limit)s::bigint
+
+-- name: sessions.update
+UPDATE holdfast.sessions AS s
+SET status = coalesce(%(status)s::text, s.status),
+    resumed_at = coalesce(%(resumed_at)s::timestamptz, s.resumed_at),
+    metadata = coalesce(%(metadata)s::jsonb, s.metadata),
+    updated_at = clock_timestamp()
+WHERE s.tenant = %(tenant)s AND s.id = %(id)s
+    AND (%(expected)s::text[] IS NULL OR s.status = ANY (%(expected)s::text[]))
+RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id,
+    s.forked_from, s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text,
+    s.created_at, s.updated_at;
+
+-- name: sessions.delete
+SELECT erased FROM holdfast.sweep(%(tenant)s, %(id)s, false);
+
+-- name: sessions.usage
+SELECT s.id, count(c.id), coalesce(sum(c.size_bytes), 0)::bigint,
+    coalesce(sum(c.stored_bytes), 0)::bigint, (array_agg(c.id ORDER BY c.seq DESC))[1]
+FROM holdfast.sessions AS s LEFT JOIN holdfast.session_checkpoints AS c
+    ON c.tenant = s.tenant AND c.session_id = s.id
+    AND (c.expires_at IS NULL OR c.expires_at > now())
+WHERE s.tenant = %(tenant)s
+
+-- name: sessions.usage.where.ids
+AND s.id = ANY (%(ids)s::text[])
+
+-- name: sessions.usage.order
+GROUP BY s.tenant, s.id ORDER BY s.created_at DESC, s.id DESC
+
+-- name: checkpoints.list
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
+    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
+FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now())
+
+-- name: checkpoints.where.session_id
+AND c.session_id = %(session_id)s
+
+-- name: checkpoints.where.namespace
+AND c.namespace = %(namespace)s
+
+-- name: checkpoints.where.agent_id
+AND c.agent_id = %(agent_id)s::uuid
+
+-- name: checkpoints.where.id
+AND c.id = %(id)s::uuid
+
+-- name: checkpoints.where.id_prefix
+AND starts_with(c.id::text, %(id_prefix)s)
+
+-- name: checkpoints.where.name
+AND c.name = %(name)s
+
+-- name: checkpoints.where.label
+AND c.label = %(label)s
+
+-- name: checkpoints.where.external_id
+AND c.external_id = %(external_id)s
+
+-- name: checkpoints.where.checkpoint_type
+AND c.checkpoint_type = %(checkpoint_type)s
+
+-- name: checkpoints.where.retention_class
+AND c.retention_class = %(retention_class)s
+
+-- name: checkpoints.where.run_id
+AND c.run_id = %(run_id)s
+
+-- name: checkpoints.where.version
+AND c.version = %(version)s::bigint
+
+-- name: checkpoints.where.resumable
+AND c.resumable = %(resumable)s::boolean
+
+-- name: checkpoints.where.before_seq
+AND c.seq < %(before_seq)s::bigint
+
+-- name: checkpoints.where.metadata
+AND NOT EXISTS (
+    SELECT FROM jsonb_each(%(metadata)s::jsonb) AS wanted
+    WHERE c.metadata -> wanted.key IS DISTINCT FROM wanted.value)
+
+-- name: checkpoints.order
+ORDER BY c.seq DESC LIMIT %(limit)s::bigint
+
+-- name: checkpoints.latest_of_agent
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
+    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
+FROM holdfast.session_checkpoints AS c
+WHERE c.agent_id = %(agent_id)s::uuid AND c.tenant = %(tenant)s
+    AND (c.expires_at IS NULL OR c.expires_at > now())
+ORDER BY c.created_at DESC, c.id DESC LIMIT 1;
+
+-- name: checkpoints.payload
+SELECT c.manifest, c.refs FROM holdfast.session_checkpoints AS c
+WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
+    AND (c.expires_at IS NULL OR c.expires_at > now());
+
+-- name: checkpoints.mark_restored
+UPDATE holdfast.session_checkpoints AS c SET restored_at = clock_timestamp()
+WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
+    AND (c.expires_at IS NULL OR c.expires_at > now())
+RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
+    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at;
+
+-- name: checkpoints.delete
+WITH gone AS (
+    DELETE FROM holdfast.session_checkpoints AS c
+    WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[])
+    RETURNING c.id)
+SELECT count(*) FROM gone;
+
+-- name: checkpoints.purge_expired
+WITH gone AS (
+    DELETE FROM holdfast.session_checkpoints AS c
+    WHERE c.tenant = %(tenant)s AND c.expires_at <= now()
+    RETURNING c.id)
+SELECT count(*) FROM gone;
+
+-- name: checkpoints.ids
+SELECT c.id FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
+
+-- name: chunks.read
+SELECT k.digest, k.codec, k.data FROM holdfast.chunks AS k
+WHERE k.tenant = %(tenant)s AND k.digest = ANY (%(digests)s::bytea[]);
+
+-- name: chunks.total_bytes
+SELECT coalesce(sum(pg_column_size(k.data)), 0)::bigint FROM holdfast.chunks AS k
+WHERE k.tenant = %(tenant)s;
+
+-- name: writes.list
+SELECT w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest, w.refs
+FROM holdfast.checkpoint_writes AS w
+WHERE w.tenant = %(tenant)s AND w.session_id = %(session_id)s AND w.namespace = %(namespace)s
+    AND w.external_id = ANY (%(external_ids)s::text[])
+ORDER BY w.task_path, w.task_id, w.idx, w.external_id;
+
+-- name: logs.insert
+INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)
+SELECT s.tenant, s.id, %(level)s, %(message)s, %(data)s::jsonb, clock_timestamp()
+FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
+RETURNING id, session_id, level, message, data::text, created_at;
+
+-- name: logs.list
+SELECT l.id, l.session_id, l.level, l.message, l.data::text, l.created_at
+FROM holdfast.session_logs AS l WHERE l.tenant = %(tenant)s AND l.session_id = %(session_id)s
+
+-- name: logs.where.level
+AND l.level = %(level)s
+
+-- name: logs.order
+ORDER BY l.id LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint
+
+-- name: migrations.list
+SELECT version, checksum FROM holdfast.schema_migrations ORDER BY version;
+
+-- name: migrations.insert
+INSERT INTO holdfast.schema_migrations (version, checksum) VALUES (%(version)s, %(checksum)s);
+
+-- name: postgres.put
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
+    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at, p.created, p.removed
+FROM holdfast.put(
+    %(tenant)s, %(draft)s::jsonb, %(manifest)s, %(refs)b::bytea,
+    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[]) AS p,
+    LATERAL (SELECT (p.checkpoint).*) AS c;
+
+-- name: postgres.put_writes
+SELECT holdfast.put_writes(
+    %(tenant)s, %(session)s::jsonb, %(namespace)s, %(external_id)s, %(writes)s::jsonb,
+    %(manifests)s::text[], %(refs)b::bytea[],
+    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[]);
+
+-- name: postgres.read
+-- One checkpoint with everything that its state is made of; *.where fragments go between.
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
+    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
+    c.manifest, c.refs, k.digests, k.data
+FROM (
+    SELECT c.* FROM holdfast.session_checkpoints AS c
+    WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now())
+
+-- name: postgres.read.end
+    ORDER BY c.seq DESC LIMIT 1
+) AS c LEFT JOIN LATERAL (
+    SELECT array_agg(k.digest) AS digests, array_agg(k.data) AS data
+    FROM holdfast.chunk_closure(c.tenant, c.refs) AS k WHERE k.codec = 0
+) AS k ON true
+
+-- name: postgres.copy.sources
+SELECT c.id FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND c.session_id = %(id)s
+    AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
+
+-- name: postgres.lock_tenant
+SELECT holdfast.lock_tenant(%(tenant)s, false);
+
+-- name: postgres.copy.lock
+-- Puts to the session wait until the copy is made.
+SELECT s.id FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(id)s FOR SHARE;
+
+-- name: postgres.copy
+SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
+    s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
+    s.updated_at
+FROM holdfast.copy_session(
+    %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[], %(whole)s) AS s;
+
+-- name: postgres.gc
+SELECT chunks, bytes, writes FROM holdfast.sweep(%(tenant)s, NULL, %(dry_run)s);
+
+-- name: postgres.migrations.exists
+SELECT to_regclass('holdfast.schema_migrations') IS NOT NULL,
+    current_setting('server_encoding');
+
+-- name: postgres.migrations.lock
+SELECT pg_advisory_xact_lock(hashtextextended('holdfast.schema_migrations', 0));
+
+-- name: postgres.schema.exists
+SELECT to_regnamespace(rtrim('holdfast.', '.')) IS NOT NULL;
+
+-- name: postgres.schema.create
+DO $$ BEGIN EXECUTE 'CREATE SCHEMA IF NOT EXISTS ' || rtrim('holdfast.', '.'); END $$;
+
+-- name: postgres.check
+-- What a connection must have: one snapshot for each statement, and an end to every wait.
+SELECT set_config('default_transaction_isolation', 'read committed', false),
+    CASE WHEN current_setting('lock_timeout') = '0'
+        THEN set_config('lock_timeout', '30s', false) END;

@@ -1,0 +1,282 @@
+"""How the PostgreSQL store reaches its server: URL, pool, repetition, migrations.
+
+A statement runs on a connection of the pool, which checks it before it is handed out. Deadlocks are
+repeated, since PostgreSQL has undone the whole statement by then; a statement whose connection died
+is repeated once, but only when its caller says that doing it twice is the same as doing it once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import unquote
+
+from holdfast.errors import (
+    InvalidConfiguration,
+    InvalidUrl,
+    MissingExtra,
+    StoreBusy,
+    StoreClosed,
+)
+from holdfast.sql import migrations, queries
+
+try:
+    import psycopg
+    from psycopg import Connection
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.rows import tuple_row
+    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+except ImportError:
+    raise MissingExtra("postgres", "A PostgreSQL store") from None
+
+from holdfast.stores.migrate import pending, require_current
+from holdfast.stores.postgres_errors import RETRYABLE, is_connection_lost, translate
+from holdfast.stores.postgres_statements import Statement
+
+AnyConnection: TypeAlias = "Connection[Any]"
+Pool: TypeAlias = "ConnectionPool[Any]"
+T = TypeVar("T")
+
+POOL_SIZE: Final = 10
+WAIT_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 10
+_PROBE_SECONDS: Final = 1.0
+_ATTEMPTS: Final = 5
+_SECRET: Final = frozenset({"password", "sslpassword", "oauth_client_secret"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a store URL says: where libpq connects, our own parameters, and a form for people."""
+
+    conninfo: str
+    schema: str | None
+    tenant: str | None
+    shown: str
+
+
+def parse_url(url: str) -> Target:
+    """Take ``schema`` and ``tenant`` out of a URL; the rest is libpq's. Raises `InvalidUrl`."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in ("postgresql", "postgres"):
+        raise InvalidUrl(f"not a PostgreSQL URL: {_without_password(url)}")
+    place, _, query = rest.partition("?")
+    ours: dict[str, str] = {}
+    theirs, public = [], []
+    for item in filter(None, query.split("&")):
+        name, _, value = item.partition("=")
+        if name in ("schema", "tenant"):
+            ours[name] = unquote(value)
+            continue
+        theirs.append(item)
+        if unquote(name) not in _SECRET:
+            public.append(item)
+    tail = f"?{'&'.join(theirs)}" if theirs else ""
+    shown = [*public, *(f"{name}={value}" for name, value in ours.items())]
+    target = Target(
+        conninfo=f"postgresql://{place}{tail}",
+        schema=ours.get("schema"),
+        tenant=ours.get("tenant"),
+        shown=_without_password(f"postgresql://{place}") + (f"?{'&'.join(shown)}" if shown else ""),
+    )
+    try:
+        conninfo_to_dict(target.conninfo)
+    except psycopg.ProgrammingError:
+        # The driver's message repeats the URL, password and all.
+        raise InvalidUrl(f"libpq does not understand this URL: {target.shown}") from None
+    return target
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    authority, slash, tail = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}{slash}{tail}"
+
+
+class Link:
+    """A pool of connections to one schema, and the only way that statements take."""
+
+    def __init__(self, conninfo: str, schema: str, shown: str, pool: Pool | None) -> None:
+        self.schema = schema
+        self.shown = shown
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "client_encoding": "utf8",
+            "fallback_application_name": "holdfast",
+        }
+        if "connect_timeout" not in (conninfo_to_dict(conninfo) if pool is None else {}):
+            self._options["connect_timeout"] = CONNECT_SECONDS
+        self._conninfo = conninfo
+        self.owned = pool is None
+        self._pool = pool
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the pool if it is ours; what is under way may finish."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if self.owned and pool is not None and self._pid == os.getpid():
+            pool.close()
+
+    def rows(self, statement: Statement, *, again: bool = False) -> list[tuple[Any, ...]]:
+        """Run one statement in a transaction of its own and return its rows.
+
+        ``again`` says that the statement may be sent a second time when the reply was lost.
+        """
+
+        def run(connection: AnyConnection) -> list[tuple[Any, ...]]:
+            return execute(connection, statement)
+
+        return self.run(run, again=again)
+
+    def run(self, work: Callable[[AnyConnection], T], *, again: bool = False) -> T:
+        """Run ``work`` on a connection, repeat it as its errors allow, and translate them."""
+        lost = 0
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with self._connection() as connection:
+                    return work(connection)
+            except psycopg.Error as error:
+                if is_connection_lost(error) and again and not lost:
+                    lost += 1
+                elif error.sqlstate not in RETRYABLE or attempt == _ATTEMPTS:
+                    raise translate(error, self.shown) from error
+                else:
+                    time.sleep(random.uniform(0, 0.02 * 2**attempt))
+        raise AssertionError("unreachable")  # pragma: no cover
+
+    @contextmanager
+    def _connection(self) -> Iterator[AnyConnection]:
+        """Hand out a connection, and tell an unreachable server from a busy pool early."""
+        pool = self._open_pool()
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                connection = pool.getconn(timeout=_PROBE_SECONDS)
+                break
+            except PoolTimeout as error:
+                # The pool keeps trying whatever the reason; a connection of our own has one.
+                if time.monotonic() > deadline:
+                    raise translate(error, self.shown) from error
+                self._probe()
+            except PoolClosed as error:
+                raise translate(error, self.shown) from error
+        try:
+            with connection:
+                yield connection
+        finally:
+            pool.putconn(connection)
+
+    def _probe(self) -> None:
+        if self.owned:
+            with suppress(StoreBusy):
+                self.connect().close()
+
+    def connect(self) -> AnyConnection:
+        """Open one connection outside the pool, whose failure is known at once."""
+        try:
+            connection = psycopg.connect(self._conninfo, **self._options)
+        except psycopg.Error as error:
+            raise translate(error, self.shown) from error
+        return connection
+
+    def _open_pool(self) -> Pool:
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(f"{self.shown}: the store is closed")
+            if self.owned and self._pid != os.getpid():
+                # Connections and the pool's threads belong to the parent of a fork.
+                self._pool, self._pid = None, os.getpid()
+            if self._pool is None:
+                self._pool = ConnectionPool(
+                    self._conninfo,
+                    kwargs=self._options,
+                    min_size=1,
+                    max_size=POOL_SIZE,
+                    timeout=WAIT_SECONDS,
+                    check=ConnectionPool.check_connection,
+                    configure=self._configure,
+                    name="holdfast",
+                    open=True,
+                )
+            return self._pool
+
+    def _configure(self, connection: AnyConnection) -> None:
+        execute(connection, Statement(queries("postgres", self.schema)["postgres.check"], {}))
+
+
+def execute(connection: AnyConnection, statement: Statement) -> list[tuple[Any, ...]]:
+    """Send one statement and return its rows, whatever row factory the connection has."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute(statement.sql, statement.params or None, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+
+def migrate_schema(link: Link) -> None:
+    """Create the schema if it is missing and apply what it lacks.
+
+    Any number of processes may do this at once: each migration is one transaction that begins by
+    taking a lock and looking again at what was applied.
+    """
+    available = migrations("postgres", link.schema)
+    named = queries("postgres", link.schema)
+
+    def work(connection: AnyConnection) -> None:
+        while missing := pending(available, _applied(connection, named), link.shown):
+            with connection.transaction():
+                execute(connection, Statement(named["postgres.migrations.lock"], {}))
+                _create_schema(connection, named)
+                missing = pending(available, _applied(connection, named), link.shown)
+                if missing:
+                    connection.execute(missing[0].up)
+                    record = {"version": missing[0].version, "checksum": missing[0].checksum}
+                    connection.execute(named["migrations.insert"], record)
+
+    _once(link, work)
+
+
+def check_schema(link: Link) -> None:
+    """Raise unless the schema is there and is the one that this package knows."""
+    available = migrations("postgres", link.schema)
+    named = queries("postgres", link.schema)
+
+    def work(connection: AnyConnection) -> None:
+        require_current(available, _applied(connection, named), link.shown)
+
+    _once(link, work)
+
+
+def _once(link: Link, work: Callable[[AnyConnection], None]) -> None:
+    """Run ``work`` on a connection whose errors name the reason, before there is a pool."""
+    if not link.owned:
+        link.run(work, again=True)
+        return
+    with link.connect() as connection:
+        try:
+            work(connection)
+        except psycopg.Error as error:
+            raise translate(error, link.shown) from error
+
+
+def _applied(connection: AnyConnection, named: Mapping[str, str]) -> dict[int, str]:
+    [(exists, encoding)] = execute(connection, Statement(named["postgres.migrations.exists"], {}))
+    if encoding != "UTF8":
+        raise InvalidConfiguration(f"the database has the encoding {encoding}; Holdfast needs UTF8")
+    return dict(execute(connection, Statement(named["migrations.list"], {}))) if exists else {}
+
+
+def _create_schema(connection: AnyConnection, named: Mapping[str, str]) -> None:
+    # IF NOT EXISTS asks for the right to create schemas even where there is nothing to create.
+    [(exists,)] = execute(connection, Statement(named["postgres.schema.exists"], {}))
+    if not exists:
+        connection.execute(named["postgres.schema.create"])
