@@ -44,9 +44,9 @@ BY_SQLSTATE: Final[dict[str, type[HoldfastError]]] = {
     "HF004": CheckpointExists,
     "HF005": SessionExists,
     "HF006": AgentExists,
-    "HF008": InvalidConfiguration,
-    "HF009": DigestMismatch,
-    "HF010": StateCorrupt,
+    "HF007": InvalidConfiguration,
+    "HF008": DigestMismatch,
+    "HF009": StateCorrupt,
     "08": StoreUnavailable,
     "0A": StoreError,
     "22": InvalidIdentifier,  # data that a column cannot hold
@@ -137,7 +137,7 @@ def _kind_without_state(error: Error) -> type[HoldfastError]:
 
 
 _OWN_WORDS: Final = frozenset(
-    kind.code for state, kind in BY_SQLSTATE.items() if state.startswith("HF0") and state != "HF008"
+    kind.code for state, kind in BY_SQLSTATE.items() if state.startswith("HF0") and state != "HF007"
 )
 
 

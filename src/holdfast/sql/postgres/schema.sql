@@ -9,7 +9,7 @@
 -- Functions raise SQLSTATEs of their own class, HF, which the client turns into its errors:
 --   HF001 chunks missing       HF002 session not found    HF003 agent not found
 --   HF004 checkpoint exists    HF005 session exists       HF006 agent exists
---   HF008 wrong isolation      HF009 state cannot be read HF010 references cannot be followed
+--   HF007 wrong isolation      HF008 state cannot be read HF009 references cannot be followed
 
 DO $$ BEGIN EXECUTE 'CREATE SCHEMA IF NOT EXISTS ' || rtrim('holdfast.', '.'); END $$;
 
@@ -379,7 +379,7 @@ BEGIN
       LEFT JOIN holdfast.chunks AS k ON k.tenant = p_tenant AND k.digest = tree.digest;
     IF unreadable > 0 THEN
         RAISE EXCEPTION 'the state cannot be read: % of its chunks are missing or sealed', unreadable
-            USING ERRCODE = 'HF009';
+            USING ERRCODE = 'HF008';
     END IF;
     RETURN content;
 END $$;
@@ -419,7 +419,7 @@ BEGIN
     END IF;
     IF stored.state_snapshot -> 'v' IS DISTINCT FROM '1' OR NOT stored.state_snapshot ? 'state' THEN
         RAISE EXCEPTION 'the state of checkpoint % is sealed or of another version', p_id
-            USING ERRCODE = 'HF009';
+            USING ERRCODE = 'HF008';
     END IF;
     FOR part IN
         SELECT rtrim(s.value ->> 0, '+') AS kind, (s.value ->> 1)::integer AS refs
@@ -456,7 +456,7 @@ DECLARE
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'checkpoints are written in READ COMMITTED transactions, not %',
-            upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF008';
+            upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF007';
     END IF;
     IF p_exclusive THEN
         PERFORM pg_advisory_xact_lock(area, hashtext(p_tenant));
@@ -860,7 +860,7 @@ BEGIN
       INTO candidates, broken;
     IF broken AND p_session IS NULL THEN
         RAISE EXCEPTION 'an index chunk cannot be read, so what lies below it is unknown'
-            USING ERRCODE = 'HF010';
+            USING ERRCODE = 'HF009';
     ELSIF broken THEN
         candidates := '{}';
     END IF;
@@ -904,4 +904,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:0d0c5e4d13d9d80e33fb4966b96301ba48473c3e7b1f412b3bd3cc50fe756a37');
+    (1, 'sha256:143822685e01c6270a4a76dfbd39cd650bd08c0246a8f3de5b8171c132c4108d');
