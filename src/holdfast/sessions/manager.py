@@ -72,10 +72,15 @@ class SessionManager:
         project_dir: str | Path | None = None,
         workspace: bool = True,
         tenant: str | None = None,
+        create: bool = True,
     ) -> SessionManager:
-        """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project."""
+        """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project.
+
+        With ``create=False`` it must exist and have the present schema: nothing is created.
+        """
         config = load_config(project_dir, url=url, tenant=tenant)
-        store = open_store(config.url, tenant=None if config.tenant == "default" else config.tenant)
+        chosen = None if config.tenant == "default" else config.tenant
+        store = open_store(config.url, tenant=chosen, create=create)
         policy = Policy.from_settings(config.retention)
         return cls(store, policy=policy, project_dir=config.project_dir, workspace=workspace)
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from holdfast.errors import InvalidUrl
+from holdfast.errors import InvalidUrl, StoreUnavailable
 from holdfast.stores.base import Store
 
 __all__ = ["Store", "open_store"]
 
 
-def open_store(url: str | Path, *, tenant: str | None = None) -> Store:
+def open_store(url: str | Path, *, tenant: str | None = None, create: bool = True) -> Store:
     """Open the store that ``url`` names, creating its tables when it is new.
 
-    ``tenant`` overrides the URL's own. Drivers are imported only for the backend in use.
+    ``tenant`` overrides the URL's own. With ``create=False`` nothing is created or migrated: a
+    file that is not there raises `StoreUnavailable`, missing tables `SchemaMissing`. Drivers are
+    imported only for the backend in use.
     """
     text = str(url)
     scheme, separator, rest = text.partition(":")
@@ -35,6 +37,7 @@ def open_store(url: str | Path, *, tenant: str | None = None) -> Store:
             text,
             schema=options.get("schema", ["holdfast"])[-1],
             tenant=tenant or options.get("tenant", ["default"])[-1],
+            ensure_schema=create,
         )
     options = {}
     if scheme == "sqlite" and separator:
@@ -48,6 +51,10 @@ def open_store(url: str | Path, *, tenant: str | None = None) -> Store:
         )
     if not text or "\0" in text:
         raise InvalidUrl(f"not a path: {text!r}")
+    path = Path(text)
+    if not create and not path.exists():
+        raise StoreUnavailable(f"no Holdfast database here ({path}); run: holdfast init")
     from holdfast.stores.sqlite import SqliteStore
 
-    return SqliteStore(Path(text), tenant=tenant or options.get("tenant", ["default"])[-1])
+    tenant = tenant or options.get("tenant", ["default"])[-1]
+    return SqliteStore(path, tenant=tenant, ensure_schema=create)
