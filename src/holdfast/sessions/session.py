@@ -286,7 +286,11 @@ class Session:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state to go on from: of the checkpoint last saved or loaded here, else the latest."""
+        """The state to go on from, as `get_state` reads it."""
+        return self.get_state()
+
+    def get_state(self) -> dict[str, Any]:
+        """Read the state of the checkpoint last saved or loaded here, else the latest resumable."""
         if self._head is not None:
             return Content(self._store, self._head).read().state
         return self.latest_checkpoint(resumable=True).state

@@ -144,8 +144,8 @@ class Store(ABC):
     def put(self, draft: NewCheckpoint) -> PutResult:
         """Store a checkpoint, whole or not at all, and trim as its ``trim`` says.
 
-        In one transaction, with the session locked against other puts: create the session if the
-        draft brings it and it is missing; return the stored record if the id exists already (a
+        In one transaction, with the session locked against other puts and its ``updated_at``
+        moved: create the session if the draft brings it and it is missing; return the stored record if the id exists already (a
         retry after a lost reply changes nothing); refuse or replace an equal name or external id
         (a replaced external id hands its ``seq`` on); add the chunks; check that the expected ones
         are there; draw ``seq``; insert the row; trim.

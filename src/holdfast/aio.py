@@ -1,0 +1,486 @@
+"""The sessions API for asyncio: the same names, one line a method.
+
+The core is synchronous; these twins run it in threads of their own. Context variables are those of the
+caller. A cancelled call does not leave its write in doubt: the twin waits for the outcome and re-raises
+only then, so that what comes next sees either the whole effect or none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from holdfast.model import (
+    AgentRecord,
+    GcReport,
+    LogRecord,
+    SessionRecord,
+    SessionStatus,
+    SessionUsage,
+)
+from holdfast.preflight import MemoryRefReport
+from holdfast.retention import Decision, Policy
+from holdfast.sessions import Checkpoint, Session, SessionManager
+from holdfast.stores import Store
+from holdfast.verification import VerifyReport
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_THREADS = 8
+
+
+class Threads:
+    """Runs blocking calls in threads and waits for each of them, come what may."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast")
+
+    async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run ``call`` in a thread. Cancellation is passed on once its outcome is known."""
+        loop = asyncio.get_running_loop()
+        bound = partial(copy_context().run, call, *args, **kwargs)
+        future = loop.run_in_executor(self._executor, bound)
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            future.exception()  # its outcome is known; the cancellation is what counts
+            raise cancelled
+        return future.result()
+
+    def shut_down(self) -> None:
+        """Let running calls finish and end the threads."""
+        self._executor.shutdown(wait=True)
+
+
+def _loaded(checkpoint: Checkpoint) -> Checkpoint:
+    """Read a checkpoint's content here, in a worker thread, so that ``.state`` blocks nobody."""
+    checkpoint.content.read()
+    return checkpoint
+
+
+class AsyncSession:
+    """The twin of `Session`."""
+
+    def __init__(self, session: Session, threads: Threads) -> None:
+        self._session = session
+        self._run = threads.run
+        self._threads = threads
+
+    @property
+    def record(self) -> SessionRecord:
+        """See `Session.record`."""
+        return self._session.record
+
+    @property
+    def id(self) -> str:
+        """See `Session.id`."""
+        return self._session.id
+
+    @property
+    def agent_id(self) -> str:
+        """See `Session.agent_id`."""
+        return self._session.agent_id
+
+    @property
+    def agent_type(self) -> str:
+        """See `Session.agent_type`."""
+        return self._session.agent_type
+
+    @property
+    def task_description(self) -> str | None:
+        """See `Session.task_description`."""
+        return self._session.task_description
+
+    @property
+    def status(self) -> SessionStatus:
+        """See `Session.status`."""
+        return self._session.status
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """See `Session.metadata`."""
+        return self._session.metadata
+
+    @property
+    def created_at(self) -> datetime:
+        """See `Session.created_at`."""
+        return self._session.created_at
+
+    @property
+    def state(self) -> Awaitable[dict[str, Any]]:
+        """See `Session.state`: ``await session.state``."""
+        return self.get_state()
+
+    async def get_state(self) -> dict[str, Any]:
+        """See `Session.get_state`."""
+        return await self._run(self._session.get_state)
+
+    async def refresh(self) -> AsyncSession:
+        """See `Session.refresh`."""
+        return AsyncSession(await self._run(self._session.refresh), self._threads)
+
+    async def save_checkpoint(
+        self,
+        name: str | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        checkpoint_type: str | None = None,
+        retention_class: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        resumable: bool = True,
+        pinned: bool = False,
+        expires_in: timedelta | None = None,
+        checkpoint_id: str | None = None,
+    ) -> Checkpoint:
+        """See `Session.save_checkpoint`."""
+        return await self._run(
+            self._session.save_checkpoint,
+            name,
+            state=state,
+            description=description,
+            checkpoint_type=checkpoint_type,
+            retention_class=retention_class,
+            metadata=metadata,
+            overwrite=overwrite,
+            resumable=resumable,
+            pinned=pinned,
+            expires_in=expires_in,
+            checkpoint_id=checkpoint_id,
+        )
+
+    async def record_failure(
+        self, error: BaseException, *, state: Mapping[str, Any] | None = None
+    ) -> Checkpoint:
+        """See `Session.record_failure`."""
+        return await self._run(self._session.record_failure, error, state=state)
+
+    @asynccontextmanager
+    async def guard(
+        self, name: str, *, state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
+    ) -> AsyncIterator[Checkpoint]:
+        """See `Session.guard`."""
+        guard = self._session.guard(name, state=state)
+        saved = await self._run(guard.__enter__)
+        try:
+            yield saved
+        except BaseException as error:
+            # The sync guard records the failure and re-raises: the same exception goes on.
+            await self._run(guard.__exit__, type(error), error, error.__traceback__)
+            raise
+        await self._run(guard.__exit__, None, None, None)
+
+    async def load_checkpoint(self, reference: str, *, force: bool = False) -> Checkpoint:
+        """See `Session.load_checkpoint`."""
+        return await self._run(self._session.load_checkpoint, reference, force=force)
+
+    async def get_checkpoint(self, reference: str) -> Checkpoint:
+        """See `Session.get_checkpoint`; its state is read already."""
+        return await self._run(lambda: _loaded(self._session.get_checkpoint(reference)))
+
+    async def latest_checkpoint(self, *, resumable: bool | None = None) -> Checkpoint:
+        """See `Session.latest_checkpoint`; its state is read already."""
+        return await self._run(
+            lambda: _loaded(self._session.latest_checkpoint(resumable=resumable))
+        )
+
+    async def list_checkpoints(
+        self,
+        *,
+        limit: int | None = None,
+        checkpoint_type: str | None = None,
+        retention_class: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Checkpoint]:
+        """See `Session.list_checkpoints`; to read a state, get the checkpoint by its id."""
+        return await self._run(
+            self._session.list_checkpoints,
+            limit=limit,
+            checkpoint_type=checkpoint_type,
+            retention_class=retention_class,
+            metadata=metadata,
+        )
+
+    async def check_memory_refs(self) -> list[MemoryRefReport]:
+        """See `Session.check_memory_refs`."""
+        return await self._run(self._session.check_memory_refs)
+
+    async def delete_checkpoint(self, reference: str, *, force: bool = False) -> None:
+        """See `Session.delete_checkpoint`."""
+        await self._run(self._session.delete_checkpoint, reference, force=force)
+
+    async def fork(
+        self,
+        reference: str | None = None,
+        *,
+        session_id: str | None = None,
+        task_description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AsyncSession:
+        """See `Session.fork`."""
+        forked = await self._run(
+            self._session.fork,
+            reference,
+            session_id=session_id,
+            task_description=task_description,
+            metadata=metadata,
+        )
+        return AsyncSession(forked, self._threads)
+
+    async def complete(self) -> None:
+        """See `Session.complete`."""
+        await self._run(self._session.complete)
+
+    async def fail(self, error: BaseException | str | None = None) -> None:
+        """See `Session.fail`."""
+        await self._run(self._session.fail, error)
+
+    async def update_metadata(self, changes: Mapping[str, Any]) -> None:
+        """See `Session.update_metadata`."""
+        await self._run(self._session.update_metadata, changes)
+
+    async def log(
+        self, level: str, message: str, *, data: Mapping[str, Any] | None = None
+    ) -> LogRecord:
+        """See `Session.log`."""
+        return await self._run(self._session.log, level, message, data=data)
+
+    async def logs(
+        self, *, level: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[LogRecord]:
+        """See `Session.logs`."""
+        return await self._run(self._session.logs, level=level, limit=limit, offset=offset)
+
+
+class AsyncSessionManager:
+    """The twin of `SessionManager`.
+
+    async with await AsyncSessionManager.open() as manager:
+        session = await manager.create_session("implementer")
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: Policy | None = None,
+        project_dir: str | Path | None = None,
+        workspace: bool = True,
+    ) -> None:
+        """See `SessionManager`."""
+        self._adopt(
+            SessionManager(store, policy=policy, project_dir=project_dir, workspace=workspace),
+            Threads(),
+        )
+
+    def _adopt(self, manager: SessionManager, threads: Threads) -> None:
+        self._manager = manager
+        self._threads = threads
+        self._run = threads.run
+
+    @classmethod
+    async def open(
+        cls,
+        url: str | Path | None = None,
+        *,
+        project_dir: str | Path | None = None,
+        workspace: bool = True,
+        tenant: str | None = None,
+        create: bool = True,
+    ) -> AsyncSessionManager:
+        """See `SessionManager.open`."""
+        threads = Threads()
+        manager = await threads.run(
+            SessionManager.open,
+            url,
+            project_dir=project_dir,
+            workspace=workspace,
+            tenant=tenant,
+            create=create,
+        )
+        twin = cls.__new__(cls)
+        twin._adopt(manager, threads)
+        return twin
+
+    @property
+    def store(self) -> Store:
+        """See `SessionManager.store`."""
+        return self._manager.store
+
+    @property
+    def project_dir(self) -> Path:
+        """See `SessionManager.project_dir`."""
+        return self._manager.project_dir
+
+    async def close(self) -> None:
+        """See `SessionManager.close`; ends the threads too."""
+        await self._run(self._manager.close)
+        self._threads.shut_down()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def create_agent(
+        self,
+        name: str,
+        *,
+        agent_type: str,
+        parent_id: str | None = None,
+        status: str = "idle",
+        metadata: Mapping[str, Any] | None = None,
+        agent_id: str | None = None,
+    ) -> AgentRecord:
+        """See `SessionManager.create_agent`."""
+        return await self._run(
+            self._manager.create_agent,
+            name,
+            agent_type=agent_type,
+            parent_id=parent_id,
+            status=status,
+            metadata=metadata,
+            agent_id=agent_id,
+        )
+
+    async def get_agent(self, agent_id: str) -> AgentRecord:
+        """See `SessionManager.get_agent`."""
+        return await self._run(self._manager.get_agent, agent_id)
+
+    async def list_agents(
+        self, *, status: str | None = None, parent_id: str | None = None, limit: int | None = None
+    ) -> list[AgentRecord]:
+        """See `SessionManager.list_agents`."""
+        return await self._run(
+            self._manager.list_agents, status=status, parent_id=parent_id, limit=limit
+        )
+
+    async def update_agent(
+        self,
+        agent_id: str,
+        *,
+        status: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AgentRecord:
+        """See `SessionManager.update_agent`."""
+        return await self._run(
+            self._manager.update_agent, agent_id, status=status, metadata=metadata
+        )
+
+    async def latest_checkpoint(self, agent_id: str) -> Checkpoint | None:
+        """See `SessionManager.latest_checkpoint`; its state is read already."""
+
+        def read() -> Checkpoint | None:
+            found = self._manager.latest_checkpoint(agent_id)
+            return _loaded(found) if found is not None else None
+
+        return await self._run(read)
+
+    async def create_session(
+        self,
+        agent_type: str,
+        *,
+        task_description: str | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        agent_name: str | None = None,
+        parent_agent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AsyncSession:
+        """See `SessionManager.create_session`."""
+        session = await self._run(
+            self._manager.create_session,
+            agent_type,
+            task_description=task_description,
+            session_id=session_id,
+            agent_id=agent_id,
+            agent_name=agent_name,
+            parent_agent_id=parent_agent_id,
+            metadata=metadata,
+        )
+        return AsyncSession(session, self._threads)
+
+    async def get_session(self, session_id: str) -> AsyncSession:
+        """See `SessionManager.get_session`."""
+        return AsyncSession(await self._run(self._manager.get_session, session_id), self._threads)
+
+    async def resume_session(
+        self,
+        session_id: str | None = None,
+        *,
+        checkpoint: str | None = None,
+        force: bool = False,
+    ) -> AsyncSession:
+        """See `SessionManager.resume_session`."""
+        session = await self._run(
+            self._manager.resume_session, session_id, checkpoint=checkpoint, force=force
+        )
+        return AsyncSession(session, self._threads)
+
+    async def list_sessions(
+        self,
+        *,
+        status: str | None = None,
+        agent_type: str | None = None,
+        agent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> list[SessionRecord]:
+        """See `SessionManager.list_sessions`."""
+        return await self._run(
+            self._manager.list_sessions,
+            status=status,
+            agent_type=agent_type,
+            agent_id=agent_id,
+            metadata=metadata,
+            limit=limit,
+        )
+
+    async def delete_session(self, session_id: str) -> None:
+        """See `SessionManager.delete_session`."""
+        await self._run(self._manager.delete_session, session_id)
+
+    async def usage(self) -> list[SessionUsage]:
+        """See `SessionManager.usage`."""
+        return await self._run(self._manager.usage)
+
+    async def gc(self, *, dry_run: bool = False) -> GcReport:
+        """See `SessionManager.gc`."""
+        return await self._run(self._manager.gc, dry_run=dry_run)
+
+    async def prune(
+        self,
+        *,
+        dry_run: bool = False,
+        keep: int | None = None,
+        max_age: timedelta | None = None,
+        max_bytes: int | None = None,
+    ) -> list[Decision]:
+        """See `SessionManager.prune`."""
+        return await self._run(
+            self._manager.prune, dry_run=dry_run, keep=keep, max_age=max_age, max_bytes=max_bytes
+        )
+
+    async def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
+        """See `SessionManager.verify`."""
+        return await self._run(self._manager.verify, progress=progress)

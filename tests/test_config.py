@@ -1,0 +1,107 @@
+"""Settings and where a project begins."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast import SessionManager
+from holdfast.config import find_project_root, load_config
+from holdfast.errors import InvalidConfiguration, InvalidUrl
+from holdfast.stores import open_store
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.delenv("HOLDFAST_TENANT", raising=False)
+
+
+def write_settings(root: Path, text: str) -> None:
+    (root / ".agents").mkdir(exist_ok=True)
+    (root / ".agents" / "holdfast.toml").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.row("S1-16")
+def test_the_database_is_made_under_the_project_root_from_any_subdirectory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    deep = tmp_path / "src" / "a b" / "ü"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    with SessionManager.open() as manager:
+        manager.create_session("a")
+    database = tmp_path / ".agents" / "sessions.db"
+    assert stat.S_IMODE(database.stat().st_mode) == 0o600
+    with SessionManager.open(project_dir=tmp_path) as manager:
+        assert len(manager.list_sessions()) == 1
+
+
+def test_a_database_marks_the_root_where_there_is_no_repository(tmp_path: Path) -> None:
+    below = tmp_path / "one" / "two"
+    below.mkdir(parents=True)
+    assert find_project_root(below) == below
+    SessionManager.open(project_dir=tmp_path).close()
+    assert find_project_root(below) == tmp_path
+
+
+def test_arguments_win_over_the_environment_and_that_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    write_settings(tmp_path, 'url = "from-file.db"\ntenant = "file"\n[retention]\nautomatic = 9\n')
+    config = load_config(tmp_path)
+    assert (config.url, config.tenant, config.retention) == (
+        "from-file.db",
+        "file",
+        {"automatic": 9},
+    )
+    monkeypatch.setenv("HOLDFAST_URL", "memory:")
+    monkeypatch.setenv("HOLDFAST_TENANT", "env")
+    assert (load_config(tmp_path).url, load_config(tmp_path).tenant) == ("memory:", "env")
+    chosen = load_config(tmp_path, url="mine.db", tenant="me")
+    assert (chosen.url, chosen.tenant) == ("mine.db", "me")
+
+
+def test_the_projects_own_numbers_are_used(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    write_settings(tmp_path, 'url = "memory:"\n[retention]\nautomatic = 2\n')
+    with SessionManager.open(project_dir=tmp_path, workspace=False) as manager:
+        session = manager.create_session("a")
+        for _ in range(4):
+            session.save_checkpoint(state={}, retention_class="automatic")
+        assert len(session.list_checkpoints()) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["url = ", "nonsense = 1", "retention = 3", "[retention]\nautomatic = 0", "url = 5",
+     "[retention]\nsteps = 4"],
+)  # fmt: skip
+def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".git").mkdir()
+    write_settings(tmp_path, text)
+    with pytest.raises(InvalidConfiguration, match=r"holdfast\.toml"):
+        load_config(tmp_path)
+
+
+@pytest.mark.row("S2-24")
+@pytest.mark.parametrize("url", ["", "mysql://x/y", "sqlite://relative.db", "redis://"])
+def test_a_url_of_no_known_kind_is_refused(url: str) -> None:
+    with pytest.raises(InvalidUrl):
+        open_store(url)
+
+
+@pytest.mark.row("S2-24")
+def test_a_sqlite_url_is_a_path(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/a%20b.db?tenant=t") as store:
+        assert store.tenant == "t"
+    assert (tmp_path / "a b.db").exists()
+
+
+def test_a_project_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match="does not exist"):
+        load_config(tmp_path / "nowhere")

@@ -1,0 +1,82 @@
+"""Retention rules as decisions with reasons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.model import CheckpointRecord, RetentionClass
+from holdfast.retention import Policy, plan_prune
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def record(seq: int, kept_as: RetentionClass = "step", **changes: object) -> CheckpointRecord:
+    made = CheckpointRecord(
+        id=f"id-{seq}", session_id="s", agent_id="a", namespace="", seq=seq, external_id=None,
+        parent_id=None, name=f"n{seq}", label=None, description=None, checkpoint_type="auto",
+        retention_class=kept_as, run_id=None, version=1, size_bytes=10, stored_bytes=10,
+        git_branch=None, git_commit=None, git_uncommitted=False, resumable=True, pinned=False,
+        expires_at=None, metadata=None, created_at=NOW - timedelta(hours=100 - seq),
+        restored_at=None,
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def removed(records: list[CheckpointRecord], policy: Policy) -> set[int]:
+    return {one.record.seq for one in plan_prune(records, policy, now=NOW) if not one.keep}
+
+
+def bounded(
+    keep: int | None = None, max_age: timedelta | None = None, max_bytes: int | None = None
+) -> Policy:
+    return Policy().bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
+
+
+@pytest.mark.row("S1-100", "S4-22", "S4-25")
+def test_each_class_keeps_its_own_number() -> None:
+    records = [record(n, "automatic") for n in range(8)]
+    records += [record(n, "session") for n in range(8, 13)]
+    assert removed(records, Policy()) == {0, 1, 2, 8, 9}
+
+
+def test_pinned_ones_do_not_count_and_do_not_go() -> None:
+    records = [record(n, pinned=n in (0, 5)) for n in range(6)]
+    assert removed(records, bounded(keep=2)) == {1, 2}
+
+
+def test_the_newest_resumable_one_stays_whatever_the_rule() -> None:
+    records = [record(0), record(1), record(2, resumable=False), record(3, resumable=False)]
+    assert removed(records, bounded(keep=1)) == {0, 2}
+
+
+@pytest.mark.row("S1-100", "S4-23", "S4-24")
+def test_manual_and_feature_ones_survive_age_and_bytes() -> None:
+    records = [record(0, "manual"), record(1, "feature"), record(2), record(3)]
+    harsh = bounded(max_age=timedelta(seconds=1), max_bytes=1)
+    assert removed(records, harsh) == {2}
+
+
+def test_failures_go_after_a_week() -> None:
+    old = record(0, "failure", created_at=NOW - timedelta(days=8))
+    recent = record(1, "failure", created_at=NOW - timedelta(days=6))
+    assert removed([old, recent, record(2)], Policy()) == {0}
+
+
+@pytest.mark.row("S1-100")
+def test_bytes_are_freed_from_the_oldest() -> None:
+    records = [record(n) for n in range(10)]
+    assert removed(records, bounded(max_bytes=45)) == {0, 1, 2, 3, 4, 5}
+
+
+def test_sessions_and_namespaces_are_apart() -> None:
+    records = [record(n, session_id=f"s{n % 2}", namespace=f"{n % 4 // 2}") for n in range(8)]
+    assert removed(records, bounded(keep=1)) == {0, 1, 2, 3}
+
+
+def test_expired_ones_go_and_say_so() -> None:
+    gone = record(0, expires_at=NOW - timedelta(minutes=1))
+    decisions = plan_prune([gone, record(1)], Policy(), now=NOW)
+    assert decisions[-1].reason.startswith("expired at 2026-05-31")
