@@ -94,6 +94,7 @@ _SESSION_FILTERS: Final = (
 )
 # Ids are stored in lower case; whoever asks may not know.
 _CANONICAL: Final = frozenset({"id", "agent_id"})
+_TAKEN: Final = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 
 
 class SqliteStore(Store):
@@ -169,7 +170,7 @@ class SqliteStore(Store):
                 ),
             )
         except apsw.ConstraintError as error:
-            if extended_code(error) == apsw.SQLITE_CONSTRAINT_PRIMARYKEY:
+            if extended_code(error) in _TAKEN:
                 raise AgentExists(f"an agent with the id {draft.id} exists already") from None
             raise
         return rows.agent(

@@ -407,6 +407,8 @@ def prepare(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
+    # Otherwise SQLite looks at the values of parameters and plans many statements at every use.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("synchronous", "FULL")
     connection.pragma("journal_size_limit", LOG_BYTES)
 

@@ -3,6 +3,7 @@
 --
 -- A listing is a *.list statement, then any of its *.where fragments, then *.order. What has expired
 -- is invisible from the moment of its expires_at on, and removed by checkpoints.purge_expired.
+-- A plus before a column keeps the planner from searching by it.
 
 -- name: agents.insert
 INSERT INTO agents (tenant, id, name, agent_type, status, parent_id, depth_level, metadata,
@@ -171,7 +172,7 @@ WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: checkpoints.delete
 DELETE FROM session_checkpoints
-WHERE tenant = ? AND id IN (SELECT value FROM json_each(?));
+WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?));
 
 -- name: checkpoints.purge_expired
 DELETE FROM session_checkpoints WHERE tenant = ? AND expires_at <= ?;
@@ -290,7 +291,7 @@ ORDER BY seq DESC LIMIT 1;
 
 -- name: sqlite.put.trim
 DELETE FROM session_checkpoints
-WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))
+WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
     AND (restoring_until IS NULL OR restoring_until <= ?)
 RETURNING id, seq;
 
