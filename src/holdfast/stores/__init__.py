@@ -51,10 +51,10 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
         )
     if not text or "\0" in text:
         raise InvalidUrl(f"not a path: {text!r}")
-    path = Path(text)
-    if not create and not path.exists():
-        raise StoreUnavailable(f"no Holdfast database here ({path}); run: holdfast init")
+    file = Path(text)
+    if not create and not file.exists():
+        raise StoreUnavailable(f"no Holdfast database here ({file}); run: holdfast init")
     from holdfast.stores.sqlite import SqliteStore
 
     tenant = tenant or options.get("tenant", ["default"])[-1]
-    return SqliteStore(path, tenant=tenant, ensure_schema=create)
+    return SqliteStore(file, tenant=tenant, ensure_schema=create)
