@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from holdfast.errors import (
     StateNotSerializable,
 )
 from holdfast.ids import new_id
+from holdfast.preflight import hash_file
 from holdfast.sessions import Session
 
 Reopen = Callable[[], SessionManager]
@@ -76,6 +78,18 @@ def test_a_name_is_unique_in_its_session_unless_overwritten(
     assert session.get_checkpoint("here").state == {"n": 3}
     assert [one.id for one in session.list_checkpoints()] == [second.id]
     manager.create_session("other").save_checkpoint("here", state={"n": 4})
+
+
+@pytest.mark.row("S1-02", "T5")
+def test_a_refused_save_leaves_neither_row_nor_content(
+    manager: SessionManager, session: Session
+) -> None:
+    kept = session.save_checkpoint("here", state={"text": "old " * 1000})
+    with pytest.raises(CheckpointExists):
+        session.save_checkpoint("here", state={"text": "new " * 1000})
+    assert [one.id for one in session.list_checkpoints()] == [kept.id]
+    assert manager.gc(dry_run=True).chunks == 0
+    assert session.load_checkpoint("here").state == {"text": "old " * 1000}
 
 
 @pytest.mark.row("S1-48", "T5")
@@ -154,7 +168,9 @@ def test_restored_at_is_set_by_loading_and_not_by_looking(session: Session) -> N
     assert session.list_checkpoints()[0].restored_at is None
     first = session.load_checkpoint("one").restored_at
     second = session.load_checkpoint("one").restored_at
-    assert first is not None and second is not None and second > first
+    assert first is not None
+    assert second is not None
+    assert second > first
     assert session.list_checkpoints()[0].restored_at == second
     restores = [line for line in session.logs() if "restored checkpoint one" in line.message]
     assert len(restores) == 2
@@ -179,10 +195,15 @@ def test_a_failing_block_leaves_a_failure_checkpoint_to_resume_from(
     manager: SessionManager, session: Session
 ) -> None:
     plan = {"plan": ["a"]}
-    with pytest.raises(ZeroDivisionError), session.guard("risky", state=plan) as before:
-        plan["plan"].append("half done")
-        _ = 1 // 0
-    assert before.retention_class == "automatic"
+
+    def risky() -> None:
+        with session.guard("risky", state=plan) as before:
+            assert before.retention_class == "automatic"
+            plan["plan"].append("half done")
+            _ = 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        risky()
     failure = session.latest_checkpoint()
     assert failure.checkpoint_type == "failure"
     assert failure.metadata is not None
@@ -240,6 +261,29 @@ def test_the_agents_history_keeps_its_order(session: Session, reopen: Reopen) ->
     session.save_checkpoint("h", state={"agent_history": history})
     loaded = reopen().resume_session(session.id).state
     assert loaded["agent_history"] == history
+
+
+@pytest.mark.row("S1-09")
+def test_memory_references_are_checked_on_resume(
+    manager: SessionManager, session: Session, tmp_path: Path
+) -> None:
+    for name in ("same", "edited", "gone"):
+        (tmp_path / name).write_text(name)
+    refs = [
+        {"key": name, "path": str(tmp_path / name), "hash": hash_file(tmp_path / name)}
+        for name in ("same", "edited", "gone")
+    ]
+    refs += [{"key": "far", "uri": "https://example.org/doc"}]
+    refs += [{"key": "by uri", "uri": (tmp_path / "same").as_uri()}]
+    session.save_checkpoint("one", state={"memory_refs": refs})
+    (tmp_path / "edited").write_text("other")
+    (tmp_path / "gone").unlink()
+    resumed = manager.resume_session(session.id)
+    assert resumed.state["memory_refs"] == refs
+    assert {report.key: report.status for report in resumed.check_memory_refs()} == {
+        "same": "present", "edited": "changed", "gone": "missing", "far": "unverified",
+        "by uri": "present",
+    }  # fmt: skip
 
 
 @pytest.mark.row("S0-13")

@@ -85,7 +85,7 @@ def test_a_session_is_found_by_the_beginning_of_its_id(manager: SessionManager) 
     assert manager.get_session("review-2").id == "review-2026"
     with pytest.raises(AmbiguousReference, match="deploy-2026-one"):
         manager.get_session("deploy-20")
-    with pytest.raises(SessionNotFound, match="near matches: .*review-2026"):
+    with pytest.raises(SessionNotFound, match=r"near matches: .*review-2026"):
         manager.get_session("reviev-2026")
     with pytest.raises(SessionNotFound):
         manager.get_session("review")  # shorter than a prefix may be

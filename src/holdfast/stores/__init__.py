@@ -1,8 +1,8 @@
 """Stores: where checkpoints are kept. `open_store` finds the right one for a URL.
 
-memory:                              this process only, gone with it
-path/to/file.db, sqlite:///file.db   one file, embedded, durable
-postgresql://…?schema=…&tenant=…     one server, many workers
+- ``memory:`` is this process only, gone with it
+- ``path/to/file.db`` or ``sqlite:///file.db?tenant=…&compress=off`` is one file, embedded, durable
+- ``postgresql://…?schema=…&tenant=…`` is one server, many workers
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
             raise InvalidUrl(f"write sqlite:///relative/path or sqlite:////absolute/path: {text}")
         path, _, query = rest[3:].partition("?")
         text, options = unquote(path), parse_qs(query)
+        if unknown := options.keys() - {"tenant", "compress"}:
+            raise InvalidUrl(f"unknown option {', '.join(sorted(unknown))} in {url}")
     elif "://" in text:
         raise InvalidUrl(
             f"unknown kind of store {scheme!r}: use a path, sqlite:///…, postgresql://… or memory:"
@@ -57,4 +59,7 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
     from holdfast.stores.sqlite import SqliteStore
 
     tenant = tenant or options.get("tenant", ["default"])[-1]
-    return SqliteStore(file, tenant=tenant, ensure_schema=create)
+    compress = options.get("compress", ["on"])[-1]
+    if compress not in ("on", "off"):
+        raise InvalidUrl(f"compress must be on or off: {url}")
+    return SqliteStore(file, tenant=tenant, ensure_schema=create, compress=compress == "on")
