@@ -141,7 +141,8 @@ def test_sql_follows_index_chunks(store: PostgresStore, beside: "psycopg.Connect
             above.append(Ref(digest_of(run), level, 0, length))
         refs = above
     packed = pack_refs(refs)
-    manifest = '{"v":1,"seqs":[["str",%d]],"state":{"t":{"$t":"ref","v":0}}}' % len(refs)
+    seqs = f'[["str",{len(refs)}]]'
+    manifest = '{"v":1,"seqs":' + seqs + ',"state":{"t":{"$t":"ref","v":0}}}'
     draft = checkpoint_draft(manifest=manifest, refs=packed, chunks=chunks)
     store.put(draft)
     state = one_value(beside, "SELECT checkpoint_state(%s)", draft.id)

@@ -502,18 +502,18 @@ DECLARE
     draft holdfast.sessions := jsonb_populate_record(NULL::holdfast.sessions, p_session);
     moment timestamptz;
 BEGIN
-    WHILE NOT EXISTS (SELECT FROM holdfast.agents AS a
-                       WHERE a.tenant = p_tenant AND a.id = draft.agent_id) LOOP
+    IF NOT EXISTS (SELECT FROM holdfast.agents AS a
+                    WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
         IF jsonb_typeof(p_session -> 'agent') IS DISTINCT FROM 'object' THEN
             RAISE EXCEPTION 'there is no agent %', draft.agent_id USING ERRCODE = 'HF003';
         END IF;
+        PERFORM holdfast.add_agent(p_tenant, p_session -> 'agent');
         -- Another writer may have been faster, which is fine unless it was another tenant's.
-        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent')
-           AND NOT EXISTS (SELECT FROM holdfast.agents AS a
-                            WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
+        IF NOT EXISTS (SELECT FROM holdfast.agents AS a
+                        WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
             RAISE EXCEPTION 'an agent % exists already', draft.agent_id USING ERRCODE = 'HF006';
         END IF;
-    END LOOP;
+    END IF;
     moment := clock_timestamp();
     INSERT INTO holdfast.sessions (tenant, id, agent_id, agent_type, task_description, continues_id,
                                    forked_from, metadata, created_at, updated_at)
@@ -644,13 +644,17 @@ BEGIN
 
     -- What has expired is gone for everybody who asks, so it stands in nobody's way.
     FOR taken IN
-        SELECT c.id, c.seq, coalesce(c.external_id = draft.external_id, false) AS same_external,
-               coalesce(c.expires_at <= moment, false) AS expired
+        SELECT c.id, c.seq, (c.expires_at <= moment) IS TRUE AS expired,
+               (c.external_id = draft.external_id) IS TRUE AS same_external
           FROM holdfast.session_checkpoints AS c
          WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-           AND c.namespace = draft.namespace
-           AND (c.name = draft.name OR c.external_id = draft.external_id)
-         ORDER BY c.seq
+           AND c.namespace = draft.namespace AND c.name = draft.name
+        UNION
+        SELECT c.id, c.seq, (c.expires_at <= moment) IS TRUE, true
+          FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+           AND c.namespace = draft.namespace AND c.external_id = draft.external_id
+         ORDER BY seq
     LOOP
         IF NOT taken.expired THEN
             IF NOT (p_draft -> 'replace')::boolean THEN
@@ -904,4 +908,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:143822685e01c6270a4a76dfbd39cd650bd08c0246a8f3de5b8171c132c4108d');
+    (1, 'sha256:2209e86763d4924b7d59be45b381fd9f613c5f4202f83efdbfe077a42f443815');

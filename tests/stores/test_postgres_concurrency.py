@@ -1,0 +1,357 @@
+"""Many writers, a sweep beside them, and what is left when a backend or the server dies."""
+
+import multiprocessing
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.errors import CheckpointExists, ChunksMissing, StoreBusy, StoreUnavailable
+from holdfast.model import CheckpointQuery, NewCheckpoint, Trim
+from holdfast.state.refs import digest_of, digests_in
+from holdfast.stores import postgres_connection
+from holdfast.stores.postgres import PostgresStore
+from tests.postgres_server import PostgresServer
+from tests.stores.postgres_drafts import (
+    checkpoint_draft,
+    connect,
+    one_value,
+    schema_of,
+    session_draft,
+)
+
+WRITERS = 8
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    with PostgresStore(postgres_url) as store:
+        yield store
+
+
+@contextmanager
+def in_background(work: Callable[[], None]) -> Iterator[threading.Event]:
+    """Run ``work`` again and again beside the block; its error is the test's."""
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.is_set():
+            work()
+
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(loop)
+        try:
+            yield stop
+        finally:
+            stop.set()
+            future.result()
+
+
+def wait_for_blocked_put(connection: "psycopg.Connection[Any]", schema: str) -> int:
+    """Return the process id of a backend that waits for a lock in the middle of a put."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        # Within a transaction the view would show the same for ever.
+        connection.execute("SELECT pg_stat_clear_snapshot()")
+        row = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s",
+            [f'%"{schema}".put(%'],
+        ).fetchone()
+        if row:
+            return int(row[0])
+        time.sleep(0.01)
+    raise AssertionError("no put is waiting")
+
+
+def ids(store: PostgresStore) -> list[str]:
+    return [record.id for record in store.list_checkpoints(CheckpointQuery(session_id="thread"))]
+
+
+@pytest.mark.row("S3-15", "S3-18", "T8")
+def test_eight_writers_and_nobody_ever_sees_more_than_the_cap(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    cap, puts = 5, 40
+    seen: list[int] = []
+    watcher = connect(postgres_url)
+
+    def watch() -> None:
+        seen.append(one_value(watcher, "SELECT count(*) FROM session_checkpoints"))
+
+    def write(writer: int) -> list[tuple[int, int]]:
+        results = []
+        for number in range(puts):
+            draft = checkpoint_draft(f"{writer} {number}".encode(), trim=Trim(keep=cap))
+            result = store.put(replace(draft, retention_class="step", checkpoint_type="auto"))
+            results.append((result.record.seq, len(result.removed)))
+        return results
+
+    with watcher, in_background(watch), ThreadPoolExecutor(WRITERS) as executor:
+        done = [pair for results in executor.map(write, range(WRITERS)) for pair in results]
+    assert max(seen) == cap
+    sequence = sorted(done)
+    assert len({seq for seq, _ in sequence}) == WRITERS * puts
+    assert sum(removed for _, removed in sequence) == WRITERS * puts - cap
+    newest = [record.seq for record in store.list_checkpoints(CheckpointQuery())]
+    assert newest == [seq for seq, _ in reversed(sequence[-cap:])]
+
+
+@pytest.mark.row("S3-15")
+def test_a_cap_of_one_keeps_the_newest_even_when_the_clock_steps_back(store: PostgresStore) -> None:
+    first = store.put(checkpoint_draft(b"1")).record
+    earlier = first.created_at - timedelta(days=1)
+    second = store.put(checkpoint_draft(b"2", created_at=earlier, trim=Trim(keep=1)))
+    assert second.removed == (first.id,)
+    assert ids(store) == [second.record.id]
+
+
+def write_many(url: str, writer: int, puts: int) -> None:
+    with PostgresStore(url) as store:
+        for number in range(puts):
+            store.put(checkpoint_draft(f"{writer} {number}".encode()))
+
+
+@pytest.mark.slow
+@pytest.mark.row("S3-04")
+def test_eight_processes_write_one_thread_without_losing_anything(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    puts = 500
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=write_many, args=(postgres_url, writer, puts))
+        for writer in range(WRITERS)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * WRITERS
+    records = store.list_checkpoints(CheckpointQuery(session_id="thread"))
+    assert len({record.id for record in records}) == WRITERS * puts
+    assert len({record.seq for record in records}) == WRITERS * puts
+
+
+def test_writers_with_common_chunks_do_not_wait_for_each_other_for_ever(
+    store: PostgresStore,
+) -> None:
+    contents = [f"shared {n}".encode() * 50 for n in range(40)]
+
+    def write(writer: int) -> None:
+        order = random.Random(writer)
+        for number in range(15):
+            chosen = order.sample(contents, 30)
+            chunks = {digest_of(data): data for data in chosen}
+            draft = checkpoint_draft(f"{writer} {number}".encode(), session_id=f"s{writer}")
+            store.put(replace(draft, chunks={**chunks, **draft.chunks}))
+
+    with ThreadPoolExecutor(WRITERS) as executor:
+        list(executor.map(write, range(WRITERS)))
+    assert len(store.list_checkpoints(CheckpointQuery())) == WRITERS * 15
+
+
+def test_a_sweep_beside_running_puts_breaks_no_checkpoint(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    contents = [f"often dropped, often needed {n}".encode() for n in range(12)]
+    removed: list[int] = []
+    finished: list[int] = []
+
+    def sweep() -> None:
+        removed.append(store.gc().chunks)
+
+    def relying(draft: NewCheckpoint) -> NewCheckpoint:
+        return replace(draft, chunks={}, expects=tuple(draft.chunks))
+
+    def write(writer: int) -> None:
+        order = random.Random(writer)
+        for _ in range(60):
+            draft = checkpoint_draft(
+                order.choice(contents), session_id=f"s{writer}", trim=Trim(keep=1)
+            )
+            try:
+                store.put(relying(draft))
+            except ChunksMissing:
+                store.put(draft)
+            finished.append(writer)
+
+    with in_background(sweep), ThreadPoolExecutor(4) as executor:
+        list(executor.map(write, range(4)))
+    assert len(finished) == 240
+    assert sum(removed) > 0
+    for checkpoint_id in store.iter_checkpoint_ids():
+        payload = store.read_payload(checkpoint_id)
+        assert payload is not None
+        wanted = [digest for digest, _ in digests_in(payload.refs)]
+        assert set(store.read_chunks(wanted)) == set(wanted)
+
+
+def test_a_sweep_waits_for_a_put_that_has_not_committed(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """The chunk is garbage when the sweep looks and is needed when it wants to remove it."""
+    old = store.put(checkpoint_draft(b"x")).record
+    store.delete_checkpoints([old.id])
+    with connect(postgres_url) as other, ThreadPoolExecutor(1) as executor:
+        with other.transaction(), other.transaction():  # in a subtransaction, with its own id
+            name = schema_of(postgres_url)
+            sql, params = postgres_connection_put(checkpoint_draft(b"x"), name)
+            other.execute(sql.encode(), params)
+            sweep = executor.submit(store.gc)
+            time.sleep(0.2)
+            assert not sweep.done()
+        assert sweep.result(10).chunks == 0
+    assert store.read_chunks([digest_of(b"x")]) == {digest_of(b"x"): b"x"}
+
+
+def postgres_connection_put(draft: NewCheckpoint, schema: str) -> tuple[str, dict[str, Any]]:
+    from holdfast.stores.postgres_statements import put_statement
+
+    statement = put_statement(draft, "default", schema)
+    return statement.sql, statement.params
+
+
+@pytest.mark.row("S3-18")
+def test_a_backend_that_is_killed_in_the_middle_of_a_put_leaves_all_or_nothing(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    cap = 3
+    for number in range(cap):
+        store.put(checkpoint_draft(f"{number}".encode(), trim=Trim(keep=cap)))
+    before = ids(store)
+    draft = checkpoint_draft(b"new", trim=Trim(keep=cap))
+    schema = schema_of(postgres_url)
+    with connect(postgres_url) as other, ThreadPoolExecutor(1) as executor, other.transaction():
+        # The put has stored its row and waits to trim the oldest.
+        other.execute("SELECT FROM session_checkpoints WHERE id = %s FOR UPDATE", [before[-1]])
+        put = executor.submit(store.put, draft)
+        for _ in range(2):  # the store tries a second time by itself
+            pid = wait_for_blocked_put(other, schema)
+            other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+        with pytest.raises(StoreUnavailable):
+            put.result(20)
+        assert ids(store) == before
+    assert store.put(draft).removed == (before[-1],)
+    assert ids(store) == [draft.id, *before[:-1]]
+
+
+def test_a_put_survives_the_loss_of_its_backend(store: PostgresStore, postgres_url: str) -> None:
+    draft = checkpoint_draft(b"contended")
+    with connect(postgres_url) as other, ThreadPoolExecutor(1) as executor:
+        with other.transaction(force_rollback=True):
+            other.execute(
+                "INSERT INTO chunks (digest, codec, data) VALUES (%s, 0, 'x')",
+                [digest_of(b"contended")],
+            )
+            put = executor.submit(store.put, draft)
+            pid = wait_for_blocked_put(other, schema_of(postgres_url))
+            other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+            wait_for_blocked_put(other, schema_of(postgres_url))
+        assert put.result(20).created
+    assert ids(store) == [draft.id]
+
+
+def test_a_put_whose_reply_was_lost_is_not_stored_twice(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = postgres_connection.execute
+    sent = []
+
+    def lossy(connection: Any, statement: Any) -> Any:
+        rows = send(connection, statement)
+        if "put(" in statement.sql:
+            sent.append(statement)
+            if len(sent) == 1:
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return rows
+
+    monkeypatch.setattr(postgres_connection, "execute", lossy)
+    result = store.put(checkpoint_draft())
+    assert len(sent) == 2
+    assert not result.created
+    assert ids(store) == [result.record.id]
+
+
+def test_deadlocks_are_repeated_and_then_reported(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = postgres_connection.execute
+    failures = [psycopg.errors.DeadlockDetected("deadlock detected")] * 2
+
+    def unlucky(connection: Any, statement: Any) -> Any:
+        if "put(" in statement.sql and failures:
+            raise failures.pop()
+        return send(connection, statement)
+
+    monkeypatch.setattr(postgres_connection, "execute", unlucky)
+    assert store.put(checkpoint_draft()).created
+    failures += [psycopg.errors.DeadlockDetected("deadlock detected")] * 20
+    with pytest.raises(StoreBusy, match="retry is safe"):
+        store.put(checkpoint_draft())
+
+
+def test_what_was_acknowledged_survives_the_servers_death() -> None:
+    with PostgresServer() as server:
+        url = server.create_database()
+        with PostgresStore(url) as store:
+            records = [store.put(checkpoint_draft(b"%d" % n)).record for n in range(20)]
+            server.kill()
+            draft = checkpoint_draft(b"during")
+            started = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="try again"):
+                store.put(draft)
+            assert time.monotonic() - started < 10
+            server.start()
+            assert store.put(draft).created
+            found = store.list_checkpoints(CheckpointQuery())
+            assert [record.id for record in found] == [draft.id, *(r.id for r in records[::-1])]
+            server.restart()
+            assert store.list_checkpoints(CheckpointQuery()) == found
+
+
+def test_two_sessions_are_created_at_once_by_their_first_puts(store: PostgresStore) -> None:
+    def write(number: int) -> bool:
+        return store.put(checkpoint_draft(b"%d" % number, session_id=f"s{number % 2}")).created
+
+    with ThreadPoolExecutor(WRITERS) as executor:
+        assert all(executor.map(write, range(WRITERS * 2)))
+    assert {session.id for session in store.list_sessions()} == {"s0", "s1"}
+
+
+def test_one_of_many_equal_names_wins(store: PostgresStore) -> None:
+    def write(number: int) -> bool:
+        try:
+            return store.put(checkpoint_draft(b"%d" % number, name="same")).created
+        except CheckpointExists:
+            return False
+
+    with ThreadPoolExecutor(WRITERS) as executor:
+        assert sum(executor.map(write, range(WRITERS))) == 1
+
+
+def test_erasing_a_session_beside_puts_to_it_loses_no_other(store: PostgresStore) -> None:
+    store.put(checkpoint_draft(b"kept", session_id="kept"))
+    erased: list[bool] = []
+
+    def erase() -> None:
+        erased.append(store.delete_session("thread"))
+
+    with in_background(erase):
+        for number in range(60):
+            # Content that both sessions have: the sweep must see that one still needs it.
+            store.put(checkpoint_draft(b"kept" if number % 2 else b"own"))
+    store.delete_session("thread")
+    assert sum(erased) > 0
+    assert store.read_chunks([digest_of(b"kept")]) == {digest_of(b"kept"): b"kept"}
+    store.gc()
+    assert store.read_chunks([digest_of(b"own")]) == {}
+    assert store.find_session("thread") is None
+    assert store.create_session(session_draft("thread")).id == "thread"
