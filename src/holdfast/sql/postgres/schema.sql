@@ -32,7 +32,7 @@ CREATE TABLE holdfast.agents (
 
 CREATE INDEX agents_by_age ON holdfast.agents (tenant, created_at DESC, id DESC);
 
--- Every put updates its session's row. Room on the page keeps those updates out of the indexes.
+-- Statuses and leases change often. Room on the page keeps those updates out of the indexes.
 CREATE TABLE holdfast.sessions (
     tenant           text COLLATE "C" NOT NULL DEFAULT 'default',
     id               text COLLATE "C" NOT NULL,
@@ -617,9 +617,8 @@ BEGIN
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
     LOOP
-        UPDATE holdfast.sessions AS s SET updated_at = clock_timestamp()
-         WHERE s.tenant = p_tenant AND s.id = draft.session_id
-        RETURNING s.agent_id INTO agent;
+        SELECT s.agent_id INTO agent FROM holdfast.sessions AS s
+         WHERE s.tenant = p_tenant AND s.id = draft.session_id FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
         IF jsonb_typeof(p_draft -> 'session') IS DISTINCT FROM 'object' THEN
             RAISE EXCEPTION 'there is no session %', draft.session_id USING ERRCODE = 'HF002';
@@ -908,4 +907,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:2209e86763d4924b7d59be45b381fd9f613c5f4202f83efdbfe077a42f443815');
+    (1, 'sha256:2794bcaaa7e12341347d8c190ac498cb7fe89e9bad7810186eefc201cb1fb0e7');
