@@ -47,6 +47,7 @@ CACHED_STATEMENTS: Final = 128
 # A write-ahead log that one large put blew up is cut back to this when it starts over.
 LOG_BYTES: Final = 16 << 20
 FORK_PATIENCE: Final = 5.0
+SMALLEST_PAGE: Final = 512
 
 SQL: Final = queries("sqlite")
 
@@ -336,6 +337,9 @@ class DatabaseFile:
             _sync_directory(directory.parent)
         with _opening, suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        if 0 < self.path.stat().st_size < SMALLEST_PAGE and not self.path.is_dir():
+            # SQLite would take it for an empty database and write over it.
+            raise NotADatabase(f"{self.url}: the file is too short. {_ADVICE[NotADatabase]}")
 
     def connect(self) -> apsw.Connection:
         """Open a connection that nothing has been configured on yet but its patience."""

@@ -27,20 +27,22 @@ def check_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
             f"{file.url} is empty. Nothing was changed: open it with ensure_schema=True"
         )
     require_current(migrations("sqlite"), _applied(connection), file.url)
+    _use_log(connection)
     prepare(connection)
 
 
 def ensure_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
     """Bring the file to the present schema, whatever other processes are doing to it."""
     fresh = connection.pragma("application_id") != APPLICATION_ID
-    if not fresh and not pending(migrations("sqlite"), _applied(connection), file.url):
-        prepare(connection)
-        return
     if fresh:
-        # Both are properties of the file that can be chosen only before its first page.
+        # A property of the file that can be chosen only before its first page.
         connection.pragma("auto_vacuum", "INCREMENTAL")
-        connection.pragma("journal_mode", "WAL")
+    else:
+        missing = pending(migrations("sqlite"), _applied(connection), file.url)
+    _use_log(connection)
     prepare(connection)
+    if not fresh and not missing:
+        return
     # Tables can be rebuilt only without enforcement; the whole is checked before the commit.
     connection.pragma("foreign_keys", False)
     connection.execute(SQL["sqlite.begin"])
@@ -52,6 +54,12 @@ def ensure_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
             connection.execute(SQL["sqlite.rollback"])
         raise
     connection.pragma("foreign_keys", True)
+
+
+def _use_log(connection: apsw.Connection) -> None:
+    # It is a property of the file too, but a copy may have been made without it.
+    if connection.pragma("journal_mode") != "wal":
+        connection.pragma("journal_mode", "WAL")
 
 
 def _migrate(connection: apsw.Connection, file: DatabaseFile) -> None:

@@ -1,0 +1,192 @@
+PRAGMA application_id = 1215261796;
+BEGIN TRANSACTION;
+CREATE TABLE agents (
+    tenant       TEXT NOT NULL DEFAULT 'default',
+    id           TEXT PRIMARY KEY NOT NULL
+                 DEFAULT (lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+                     || substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2)
+                     || '-' || hex(randomblob(6))))
+                 CHECK (length(id) = 36 AND id GLOB '????????-????-????-????-????????????'
+                     AND replace(id, '-', '') NOT GLOB '*[^0-9a-f]*'),
+    name         TEXT NOT NULL,
+    agent_type   TEXT NOT NULL CHECK (agent_type <> ''),
+    status       TEXT NOT NULL DEFAULT 'idle'
+                 CHECK (status IN ('idle', 'running', 'paused', 'completed', 'failed', 'terminated')),
+    parent_id    TEXT,
+    depth_level  INTEGER NOT NULL DEFAULT 0 CHECK (depth_level >= 0),
+    metadata     TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
+    created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    updated_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    completed_at TEXT,
+    UNIQUE (tenant, id),
+    FOREIGN KEY (tenant, parent_id) REFERENCES agents (tenant, id)
+) STRICT;
+INSERT INTO "agents" VALUES('default','01900000-0000-7000-8000-00000000000a','keeper','implementer','idle',NULL,0,NULL,'2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z',NULL);
+CREATE TABLE checkpoint_writes (
+    tenant      TEXT NOT NULL DEFAULT 'default',
+    session_id  TEXT NOT NULL,
+    namespace   TEXT NOT NULL DEFAULT '',
+    external_id TEXT NOT NULL,
+    task_id     TEXT NOT NULL,
+    idx         INTEGER NOT NULL,
+    task_path   TEXT NOT NULL DEFAULT '',
+    channel     TEXT NOT NULL,
+    manifest    TEXT NOT NULL CHECK (json_valid(manifest)),
+    refs        BLOB NOT NULL DEFAULT x'',
+    created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY (tenant, session_id, namespace, external_id, task_id, idx),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+INSERT INTO "checkpoint_writes" VALUES('default','release','','1ef-1','task',0,'','messages','{"step":1}',X'12194EA3A0ECE5DEB44D2D37CF20A3B2A6C3ED053E3F4461101438982D8B50813E0000000000000F','2026-01-02T03:04:05.678901Z');
+CREATE TABLE chunks (
+    tenant TEXT NOT NULL DEFAULT 'default',
+    digest BLOB NOT NULL CHECK (length(digest) = 33),
+    codec  INTEGER NOT NULL,
+    data   BLOB NOT NULL,
+    PRIMARY KEY (tenant, digest)
+) STRICT;
+INSERT INTO "chunks" VALUES('default',X'12A952F24564BCBAA48B7572D5A25F5BE630DB9EC7EF99B378A1DF33CE3D6E3BC6',1,X'28B52FFD60AC029D0100840261206C617267652070617274206F6620612073746174652C207361696420616761696E20616E2E2002007AA5AAD8CDCA13');
+INSERT INTO "chunks" VALUES('default',X'12F9B0078B5DF596D2EA19010C001BBD009E651DE2C57E8FB7E355F31EB9D3F739',0,X'73686F7274');
+INSERT INTO "chunks" VALUES('default',X'1298EEB384AE0ABCEDC30D56F8FCAE8A888D51F435E9C2AC14155FA2EB979FC5E5',0,X'12A952F24564BCBAA48B7572D5A25F5BE630DB9EC7EF99B378A1DF33CE3D6E3BC6000000000003AC12F9B0078B5DF596D2EA19010C001BBD009E651DE2C57E8FB7E355F31EB9D3F73900000000000005');
+INSERT INTO "chunks" VALUES('default',X'12194EA3A0ECE5DEB44D2D37CF20A3B2A6C3ED053E3F4461101438982D8B50813E',0,X'612070656E64696E672076616C7565');
+CREATE TABLE effects (
+    tenant      TEXT NOT NULL DEFAULT 'default',
+    session_id  TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    occurrence  INTEGER NOT NULL DEFAULT 0,
+    fingerprint BLOB NOT NULL,
+    status      TEXT NOT NULL CHECK (status IN ('started', 'done', 'failed', 'unknown')),
+    result      TEXT CHECK (result IS NULL OR json_valid(result)),
+    error       TEXT,
+    started_at  TEXT NOT NULL,
+    finished_at TEXT,
+    PRIMARY KEY (tenant, session_id, key, occurrence),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+CREATE TABLE schema_migrations (
+    version    INTEGER PRIMARY KEY NOT NULL,
+    checksum   TEXT NOT NULL,
+    applied_at TEXT NOT NULL
+) STRICT;
+INSERT INTO "schema_migrations" VALUES(1,'sha256:531143fb90771af19bbd991134966a0123d972da5922f108c4f0b7c8be2c83f0','2026-11-15T03:07:19.603749Z');
+CREATE TABLE sequences (
+    name  TEXT PRIMARY KEY NOT NULL,
+    value INTEGER NOT NULL
+) STRICT;
+INSERT INTO "sequences" VALUES('checkpoints',2);
+CREATE TABLE session_checkpoints (
+    tenant           TEXT NOT NULL DEFAULT 'default',
+    id               TEXT PRIMARY KEY NOT NULL
+                     DEFAULT (lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+                         || substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2)
+                         || '-' || hex(randomblob(6))))
+                     CHECK (length(id) = 36 AND id GLOB '????????-????-????-????-????????????'
+                         AND replace(id, '-', '') NOT GLOB '*[^0-9a-f]*'),
+    external_id      TEXT,
+    session_id       TEXT NOT NULL,
+    agent_id         TEXT NOT NULL,
+    namespace        TEXT NOT NULL DEFAULT '',
+    seq              INTEGER NOT NULL,
+    parent_id        TEXT,
+    name             TEXT NOT NULL,
+    label            TEXT,
+    description      TEXT,
+    checkpoint_type  TEXT NOT NULL DEFAULT 'manual'
+                     CHECK (checkpoint_type IN ('manual', 'auto', 'failure')),
+    retention_class  TEXT NOT NULL DEFAULT 'manual'
+                     CHECK (retention_class IN
+                         ('automatic', 'manual', 'feature', 'session', 'step', 'failure')),
+    run_id           TEXT,
+    version          INTEGER NOT NULL DEFAULT 1,
+    size_bytes       INTEGER NOT NULL DEFAULT 0,
+    stored_bytes     INTEGER NOT NULL DEFAULT 0,
+    chain_hash       BLOB,
+    git_branch       TEXT,
+    git_commit       TEXT,
+    git_uncommitted  INTEGER NOT NULL DEFAULT 0 CHECK (git_uncommitted IN (0, 1)),
+    workspace_commit TEXT,
+    resumable        INTEGER NOT NULL DEFAULT 1 CHECK (resumable IN (0, 1)),
+    pinned           INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+    consumed_at      TEXT,
+    quarantined_at   TEXT,
+    restoring_until  TEXT,
+    expires_at       TEXT,
+    metadata         TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
+    created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    restored_at      TEXT,
+    -- The payload stands last: SQLite reads a row from its start, and a listing stops before it.
+    -- JSON text is kept byte for byte, so the document for SQL and the one that is restored are
+    -- stored once; PostgreSQL, whose JSONB rewrites numbers and key order, keeps both.
+    state_snapshot   TEXT NOT NULL CHECK (json_valid(state_snapshot)),
+    manifest         TEXT GENERATED ALWAYS AS (state_snapshot) VIRTUAL,
+    refs             BLOB NOT NULL DEFAULT x'',
+    UNIQUE (tenant, session_id, namespace, name),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
+) STRICT;
+INSERT INTO "session_checkpoints" VALUES('default','01900000-0000-7000-8000-000000000001','1ef-1','release','01900000-0000-7000-8000-00000000000a','',1,NULL,'first',NULL,NULL,'manual','manual',NULL,1,945,218,NULL,NULL,NULL,0,NULL,1,0,NULL,NULL,NULL,NULL,'{"step":1}','2026-01-02T03:04:05.678901Z',NULL,'{"conversation_history":[{"role":"user","content":"hello ü"}],"n":1.10}',X'12A952F24564BCBAA48B7572D5A25F5BE630DB9EC7EF99B378A1DF33CE3D6E3BC6000000000003AC12F9B0078B5DF596D2EA19010C001BBD009E651DE2C57E8FB7E355F31EB9D3F73900000000000005');
+INSERT INTO "session_checkpoints" VALUES('default','01900000-0000-7000-8000-000000000002',NULL,'release','01900000-0000-7000-8000-00000000000a','',2,'01900000-0000-7000-8000-000000000001','second',NULL,NULL,'failure','failure',NULL,1,0,130,NULL,'main',NULL,1,NULL,1,0,NULL,NULL,NULL,NULL,NULL,'2026-01-02T03:04:05.678901Z',NULL,'{"step":1}',X'1298EEB384AE0ABCEDC30D56F8FCAE8A888D51F435E9C2AC14155FA2EB979FC5E5100000000003B1');
+CREATE TABLE session_logs (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant     TEXT NOT NULL DEFAULT 'default',
+    session_id TEXT NOT NULL,
+    level      TEXT NOT NULL CHECK (level IN ('debug', 'info', 'warning', 'error')),
+    message    TEXT NOT NULL,
+    data       TEXT CHECK (data IS NULL OR json_valid(data)),
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+INSERT INTO "session_logs" VALUES(1,'default','release','warning','careful','{"k":[1,2]}','2026-01-02T03:04:05.678901Z');
+CREATE TABLE sessions (
+    tenant           TEXT NOT NULL DEFAULT 'default',
+    id               TEXT NOT NULL,
+    agent_id         TEXT NOT NULL,
+    agent_type       TEXT NOT NULL CHECK (agent_type <> ''),
+    task_description TEXT,
+    status           TEXT NOT NULL DEFAULT 'active'
+                     CHECK (status IN
+                         ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped')),
+    continues_id     TEXT,
+    forked_from      TEXT,
+    lease_owner      TEXT,
+    lease_token      INTEGER NOT NULL DEFAULT 0,
+    lease_expires_at TEXT,
+    paused_at        TEXT,
+    paused_until     TEXT,
+    pause_reason     TEXT,
+    resumed_at       TEXT,
+    metadata         TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
+    created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    updated_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY (tenant, id),
+    FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
+) STRICT;
+INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,NULL,'{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
+CREATE TABLE workspace_packs (
+    tenant     TEXT NOT NULL DEFAULT 'default',
+    id         TEXT PRIMARY KEY NOT NULL,
+    session_id TEXT NOT NULL,
+    commits    TEXT NOT NULL CHECK (json_valid(commits)),
+    builds_on  TEXT NOT NULL CHECK (json_valid(builds_on)),
+    data       BLOB NOT NULL,
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT;
+CREATE INDEX sessions_by_age ON sessions (tenant, created_at DESC, id DESC);
+CREATE INDEX sessions_by_agent ON sessions (tenant, agent_id);
+CREATE UNIQUE INDEX checkpoints_by_seq
+    ON session_checkpoints (tenant, session_id, namespace, seq DESC);
+CREATE UNIQUE INDEX checkpoints_by_external_id
+    ON session_checkpoints (tenant, session_id, namespace, external_id)
+    WHERE external_id IS NOT NULL;
+CREATE INDEX checkpoints_by_class
+    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq DESC)
+    WHERE pinned = 0;
+CREATE INDEX checkpoints_by_agent
+    ON session_checkpoints (agent_id, created_at DESC, id DESC);
+CREATE INDEX checkpoints_by_expiry
+    ON session_checkpoints (tenant, expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX logs_by_session ON session_logs (tenant, session_id, id);
+DELETE FROM "sqlite_sequence";
+INSERT INTO "sqlite_sequence" VALUES('session_logs',1);
+COMMIT;
