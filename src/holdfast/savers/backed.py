@@ -1,0 +1,389 @@
+"""Savers over a store: one implementation, a constructor for each database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.errors import CheckpointNotFound, DigestMismatch, InvalidFilter, InvalidIdentifier
+from holdfast.ids import is_uuid, new_id
+from holdfast.model import (
+    CheckpointQuery,
+    CheckpointRecord,
+    NewCheckpoint,
+    NewWrite,
+    Trim,
+    WriteRecord,
+)
+from holdfast.savers.base import BaseCheckpointSaver
+from holdfast.savers.memory import MemoryCheckpointSaver
+from holdfast.savers.values import (
+    CheckpointConfig,
+    CheckpointMetadata,
+    CheckpointSummary,
+    CheckpointTuple,
+    ThreadInfo,
+)
+from holdfast.state import StateEncoder, decode_state
+from holdfast.stores import Store, open_store
+from holdfast.threads import ThreadEncoders, check_cap, thread_session
+
+_KIND: Final = "saver"
+_PAGE: Final = 100
+# A pending write may be any value; a state is a dict.
+_VALUE: Final = "value"
+
+
+class StoreCheckpointSaver(BaseCheckpointSaver):
+    """A saver over any store. It closes the store when it is closed.
+
+    ``max_checkpoints_per_thread`` bounds each thread and namespace: the oldest go, in the
+    transaction of the put that goes over it. Without it everything is kept.
+    """
+
+    def __init__(self, store: Store, *, max_checkpoints_per_thread: float | None = None) -> None:
+        self._store = store
+        self._trim = Trim(keep=check_cap(max_checkpoints_per_thread))
+        self._encoders = ThreadEncoders()
+
+    @property
+    def store(self) -> Store:
+        """The store beneath, for what a saver has no words for."""
+        return self._store
+
+    def put(
+        self,
+        config: CheckpointConfig,
+        checkpoint: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
+    ) -> CheckpointConfig:
+        """Store a checkpoint; see `BaseCheckpointSaver.put`. It is durable when this returns.
+
+        Raises `StateNotSerializable` for a value without an exact stored form.
+        """
+        thread_id, namespace = config.thread_id, config.namespace
+        parent_id = config.checkpoint_id
+        if parent_id is None:
+            latest = self._find(config)
+            parent_id = latest.id if latest is not None else None
+        checkpoint_id = new_id()
+        session = thread_session(self._store.tenant, _KIND, thread_id)
+        for attempt in self._encoders.attempts((thread_id, namespace), checkpoint):
+            with attempt as encoded:
+                self._store.put(
+                    NewCheckpoint(
+                        id=checkpoint_id,
+                        external_id=checkpoint_id,
+                        session_id=thread_id,
+                        namespace=namespace,
+                        name=checkpoint_id,
+                        parent_id=parent_id,
+                        manifest=encoded.manifest,
+                        refs=encoded.refs,
+                        chunks=encoded.chunks,
+                        expects=encoded.expects,
+                        size_bytes=encoded.size_bytes,
+                        checkpoint_type="auto",
+                        retention_class="step",
+                        metadata=metadata,
+                        trim=self._trim,
+                        session=session,
+                    )
+                )
+        return CheckpointConfig(thread_id, checkpoint_id, namespace)
+
+    def put_writes(
+        self,
+        config: CheckpointConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store pending writes; see `BaseCheckpointSaver.put_writes`."""
+        if config.checkpoint_id is None:
+            raise InvalidIdentifier(
+                "writes belong to one checkpoint: pass the config that put gave"
+            )
+        record = self._find(config)
+        # A copied checkpoint keeps its writes under the id that it was copied from.
+        key = record.external_id if record is not None else None
+        drafts = []
+        for index, (channel, value) in enumerate(writes):
+            encoded = StateEncoder().encode({_VALUE: value})
+            drafts.append(
+                NewWrite(
+                    task_id=task_id,
+                    index=index,
+                    channel=channel,
+                    manifest=encoded.manifest,
+                    refs=encoded.refs,
+                    chunks=encoded.chunks,
+                    expects=encoded.expects,
+                    task_path=task_path,
+                )
+            )
+        session = thread_session(self._store.tenant, _KIND, config.thread_id)
+        self._store.put_writes(session, config.namespace, key or config.checkpoint_id, drafts)
+
+    def get_tuple(self, config: CheckpointConfig) -> CheckpointTuple | None:
+        """Return a checkpoint; see `BaseCheckpointSaver.get_tuple`.
+
+        Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved.
+        """
+        while (record := self._find(config)) is not None:
+            found = self._read(record, self._writes([record]), adopt=True)
+            if found is not None:
+                return found
+            # It was trimmed between the two questions: the thread has a newer one.
+        return None
+
+    def list(
+        self,
+        config: CheckpointConfig | None,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002, the name that callers know
+        before: CheckpointConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Iterate newest first; see `BaseCheckpointSaver.list`. Contents are read as you go."""
+        for records in self._pages(config, filter, before, limit):
+            writes = self._writes(records)
+            for record in records:
+                found = self._read(record, writes)
+                if found is not None:
+                    yield found
+
+    def list_summaries(
+        self,
+        config: CheckpointConfig | None,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002, the name that callers know
+        before: CheckpointConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointSummary]:
+        """Iterate as `list` does; no content is read."""
+        for records in self._pages(config, filter, before, limit):
+            for record in records:
+                yield CheckpointSummary(_config(record), _metadata(record), _parent(record))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Erase a thread, and at once the content that nothing else refers to."""
+        self._store.delete_session(CheckpointConfig(thread_id).thread_id)
+        self._encoders.forget_thread(thread_id)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread; see `BaseCheckpointSaver.copy_thread`. Contents are shared, not doubled."""
+        target = CheckpointConfig(target_thread_id).thread_id
+        draft = thread_session(self._store.tenant, _KIND, target)
+        self._store.copy_session(source_thread_id, draft)
+
+    def list_threads(self) -> Sequence[ThreadInfo]:
+        """List all threads; every session of the store is one."""
+        return [
+            ThreadInfo(
+                thread_id=usage.session_id,
+                checkpoints=usage.checkpoints,
+                size_bytes=usage.size_bytes,
+                stored_bytes=usage.stored_bytes,
+                latest_checkpoint_id=usage.latest_id,
+            )
+            for usage in self._store.session_usage()
+        ]
+
+    def close(self) -> None:
+        """Close the store; closing twice is fine."""
+        self._store.close()
+
+    def _find(self, config: CheckpointConfig) -> CheckpointRecord | None:
+        if config.checkpoint_id is not None and not is_uuid(config.checkpoint_id):
+            return None
+        query = CheckpointQuery(
+            session_id=config.thread_id,
+            namespace=config.namespace,
+            id=config.checkpoint_id,
+            limit=1,
+        )
+        found = self._store.list_checkpoints(query)
+        return found[0] if found else None
+
+    def _pages(
+        self,
+        config: CheckpointConfig | None,
+        wanted: Mapping[str, Any] | None,
+        before: CheckpointConfig | None,
+        limit: int | None,
+    ) -> Iterator[Sequence[CheckpointRecord]]:
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise InvalidFilter(f"limit must be a whole number, not negative: {limit!r}")
+        if config is not None and config.checkpoint_id and not is_uuid(config.checkpoint_id):
+            return
+        position = None if before is None else self._position(before)
+        remaining = limit
+        while remaining is None or remaining > 0:
+            size = _PAGE if remaining is None else min(_PAGE, remaining)
+            records = self._store.list_checkpoints(
+                CheckpointQuery(
+                    session_id=None if config is None else config.thread_id,
+                    namespace=None if config is None else config.namespace,
+                    id=None if config is None else config.checkpoint_id,
+                    metadata=wanted or {},
+                    before_seq=position,
+                    limit=size,
+                )
+            )
+            if records:
+                yield records
+                position = records[-1].seq
+            if len(records) < size:
+                return
+            remaining = None if remaining is None else remaining - size
+
+    def _position(self, before: CheckpointConfig) -> int:
+        record = self._find(before) if before.checkpoint_id is not None else None
+        if record is None:
+            raise CheckpointNotFound(
+                f"thread {before.thread_id!r} has no checkpoint {before.checkpoint_id!r} to list from"
+            )
+        return record.seq
+
+    def _writes(
+        self, records: Sequence[CheckpointRecord]
+    ) -> Mapping[_Place, Sequence[WriteRecord]]:
+        """Return the pending writes of these checkpoints by place, in their order."""
+        wanted: dict[tuple[str, str], set[str]] = {}
+        for record in records:
+            wanted.setdefault((record.session_id, record.namespace), set()).add(
+                record.external_id or record.id
+            )
+        found: dict[_Place, Any] = {}
+        for (session_id, namespace), external_ids in wanted.items():
+            for write in self._store.list_writes(session_id, namespace, external_ids):
+                found.setdefault((session_id, namespace, write.external_id), []).append(write)
+        return found
+
+    def _read(
+        self,
+        record: CheckpointRecord,
+        writes: Mapping[_Place, Sequence[WriteRecord]],
+        *,
+        adopt: bool = False,
+    ) -> CheckpointTuple | None:
+        """Return a listed checkpoint, or None when it was removed since.
+
+        ``adopt`` says that the next put of the thread will probably continue from it.
+        """
+        payload = self._store.read_payload(record.id)
+        if payload is None:
+            return None
+        chunks: dict[bytes, bytes] = {}
+
+        def read_chunks(digests: Collection[bytes]) -> dict[bytes, bytes]:
+            chunks.update(found := self._store.read_chunks(digests))
+            return found
+
+        try:
+            checkpoint = decode_state(payload, read_chunks).state
+        except DigestMismatch:
+            if self._store.read_payload(record.id) is None:
+                return None
+            raise
+        if chunks and adopt:
+            key = (record.session_id, record.namespace)
+            self._encoders.adopt(key, payload, record.size_bytes, chunks)
+        place = (record.session_id, record.namespace, record.external_id or record.id)
+        return CheckpointTuple(
+            _config(record),
+            checkpoint,
+            _metadata(record),
+            _parent(record),
+            self._values(writes.get(place, ())),
+        )
+
+    def _values(self, writes: Iterable[WriteRecord]) -> Any:
+        return [
+            (
+                write.task_id,
+                write.channel,
+                decode_state(write.payload, self._store.read_chunks).state[_VALUE],
+            )
+            for write in writes
+        ]
+
+
+_Place = tuple[str, str, str]
+
+
+def _config(record: CheckpointRecord) -> CheckpointConfig:
+    return CheckpointConfig(record.session_id, record.id, record.namespace)
+
+
+def _parent(record: CheckpointRecord) -> CheckpointConfig | None:
+    if record.parent_id is None:
+        return None
+    return CheckpointConfig(record.session_id, record.parent_id, record.namespace)
+
+
+def _metadata(record: CheckpointRecord) -> CheckpointMetadata:
+    metadata = CheckpointMetadata(record.metadata or ())
+    metadata.created_at = record.created_at
+    return metadata
+
+
+class SQLiteCheckpointSaver(StoreCheckpointSaver):
+    """Keeps checkpoints in one file, which threads and processes may share.
+
+    The file is created when it is missing, readable and writable by its owner only.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        max_checkpoints_per_thread: float | None = None,
+        tenant: str = "default",
+    ) -> None:
+        from holdfast.stores.sqlite import SqliteStore
+
+        if str(path) == ":memory:":
+            raise InvalidIdentifier(
+                "a SQLite saver keeps its data in a file; use MemoryCheckpointSaver instead"
+            )
+        super().__init__(
+            SqliteStore(path, tenant=tenant),
+            max_checkpoints_per_thread=max_checkpoints_per_thread,
+        )
+
+
+class PostgresCheckpointSaver(StoreCheckpointSaver):
+    """Keeps checkpoints in PostgreSQL: ``postgresql://…?schema=…&tenant=…``.
+
+    Tables are created in the schema (``holdfast`` by default) when they are missing. Needs the
+    extra ``postgres``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_checkpoints_per_thread: float | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        if not url.startswith(("postgresql://", "postgres://")):
+            raise InvalidIdentifier(
+                "a PostgreSQL saver needs a URL: postgresql://user@host/database"
+            )
+        super().__init__(
+            open_store(url, tenant=tenant),
+            max_checkpoints_per_thread=max_checkpoints_per_thread,
+        )
+
+
+def open_saver(
+    url: str | Path, *, max_checkpoints_per_thread: float | None = None, tenant: str | None = None
+) -> BaseCheckpointSaver:
+    """Return a saver for the store that ``url`` names, as `holdfast.stores.open_store` reads it."""
+    if str(url) == "memory:":
+        return MemoryCheckpointSaver(max_checkpoints_per_thread=max_checkpoints_per_thread)
+    store = open_store(url, tenant=tenant)
+    return StoreCheckpointSaver(store, max_checkpoints_per_thread=max_checkpoints_per_thread)
