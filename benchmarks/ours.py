@@ -62,8 +62,12 @@ class SqliteFile:
 
     def file_bytes(self) -> int:
         """Bring everything into the database file and return its size."""
+        expected = self.content_bytes()
         self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        return self.path.stat().st_size
+        size = self.path.stat().st_size
+        if size != expected:
+            raise RuntimeError(f"{self.path} has {size} bytes and {expected} after a checkpoint")
+        return size
 
     def close(self) -> None:
         self.connection.close()

@@ -32,8 +32,12 @@ def open_sqlite_saver(path: Path) -> SqliteSaver:
 
 def sqlite_file_bytes(saver: SqliteSaver, path: Path) -> int:
     """Bring everything into the database file and return its size."""
+    expected = sqlite_content_bytes(saver)
     saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return path.stat().st_size
+    size = path.stat().st_size
+    if size != expected:
+        raise RuntimeError(f"{path} has {size} bytes and {expected} after a checkpoint")
+    return size
 
 
 def sqlite_content_bytes(saver: SqliteSaver) -> int:
