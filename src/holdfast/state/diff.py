@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from holdfast.state.codec import member
+from holdfast.state.tags import member
 
 Kind: TypeAlias = Literal["added", "removed", "changed"]
 

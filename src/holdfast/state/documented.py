@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import InvalidState
-from holdfast.state.codec import member
+from holdfast.state.tags import member
 
 Check: TypeAlias = Callable[[Any, str], None]
 

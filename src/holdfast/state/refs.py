@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.errors import DigestMismatch, StateCorrupt
 
@@ -27,6 +27,10 @@ RECORD_BYTES: Final = 40
 DIGEST_BYTES: Final = 33
 MAX_LEVEL: Final = 8
 SHA256: Final = b"\x12"  # the multihash code
+_FEW_LEAVES: Final = 1024
+_TINY_LEAF: Final = 256
+
+ReadChunks: TypeAlias = Callable[[Collection[bytes]], dict[bytes, bytes]]
 
 
 class Ref(NamedTuple):
@@ -87,28 +91,38 @@ def children(ref: Ref, data: bytes) -> list[Ref]:
     below = unpack_refs(data)
     if (
         ref.level > MAX_LEVEL
-        or any(child.level != ref.level - 1 for child in below)
+        or any(child.level != ref.level - 1 or not child.length for child in below)
         or sum(child.length for child in below) != ref.length
     ):
         raise StateCorrupt(f"index chunk {digest_text(ref.digest)} does not fit its reference")
     return below
 
 
-def expand(
-    refs: Iterable[Ref], read_chunks: Callable[[Collection[bytes]], dict[bytes, bytes]]
-) -> list[Ref]:
+def expand(refs: Iterable[Ref], read_chunks: ReadChunks) -> list[Ref]:
     """Replace every index by what is below it: one read a level, however many there are."""
-    flat = list(refs)
-    while wanted := {ref.digest for ref in flat if ref.level}:
+    return expand_each([list(refs)], read_chunks)[0]
+
+
+def expand_each(runs: list[list[Ref]], read_chunks: ReadChunks) -> list[list[Ref]]:
+    """Expand several runs of references with the same few reads."""
+    # A handful of index chunks that name each other could ask for any amount of memory; a sequence
+    # that was cut as ours are stays far below this.
+    most = [_FEW_LEAVES + sum(ref.length for ref in run) // _TINY_LEAF for run in runs]
+    while wanted := {ref.digest for run in runs for ref in run if ref.level}:
         found = read_chunks(wanted)
-        flat = [
-            leaf
-            for ref in flat
-            for leaf in (
-                children(ref, check_chunk(ref, found.get(ref.digest))) if ref.level else (ref,)
-            )
+        runs = [
+            [
+                below
+                for ref in run
+                for below in (
+                    children(ref, check_chunk(ref, found.get(ref.digest))) if ref.level else (ref,)
+                )
+            ]
+            for run in runs
         ]
-    return flat
+        if any(len(run) > limit for run, limit in zip(runs, most, strict=True)):
+            raise StateCorrupt("the references name more chunks than their content can have")
+    return runs
 
 
 def digests_in(data: bytes) -> Iterator[tuple[bytes, bool]]:

@@ -36,13 +36,14 @@ _CROWDED: Final = 64
 class Layout:
     """The leaves of one sequence, the index above them, and what a put must send.
 
-    ``tail`` holds the bytes of the small leaves at the end, which the next append may merge.
-    ``groups`` has the index references of each level, ``top`` what stands in the checkpoint itself.
+    ``tail`` holds the bytes of the small leaves at the end, which the next append may merge; it is
+    None where only the references are known. ``groups`` has the index references of each level,
+    ``top`` what stands in the checkpoint itself.
     """
 
     leaves: list[Ref]
-    tail: bytes
-    new_chunks: dict[bytes, Buffer]
+    tail: bytes | None
+    new_chunks: dict[bytes, Buffer] = field(default_factory=dict)
     groups: list[list[Ref]] = field(default_factory=list)
     top: list[Ref] = field(default_factory=list)
     expects: set[bytes] = field(default_factory=set)
@@ -53,48 +54,49 @@ class Layout:
         return Layout(self.leaves, self.tail, {}, self.groups, self.top, expects)
 
 
-def lay_out(content: bytes, before: Layout | None = None) -> Layout:
+def lay_out(content: Buffer, before: Layout | None = None) -> Layout:
     """Cut ``content``, reusing the leaves of an earlier layout where they still fit."""
     view = memoryview(content)
     old = before.leaves if before is not None else []
     front, start = _matching_front(view, old)
     if before is not None and front == len(old):
-        grown = known_layout(old, content[:start], before)
-        return append(grown, content[start:]) if start < len(content) else grown
+        same = before.settled()
+        same.tail = _tail(old, view[:start])
+        return append(same, bytes(view[start:])) if start < len(view) else same
     back, end = _matching_back(view, old[front:], start)
     writer = _Writer(known={ref.digest for ref in old})
     leaves = [*old[:front], *writer.cut(view[start:end]), *old[len(old) - back :]]
-    if len(leaves) > _CROWDED and len(content) < len(leaves) * MIN_CHUNK // 2:
+    if len(leaves) > _CROWDED and len(view) < len(leaves) * MIN_CHUNK // 2:
         # Many edits have left splinters: cut afresh.
-        leaves = writer.cut(view)
-    return _indexed(leaves, _tail(leaves, content), writer.chunks, before)
+        front, leaves = 0, writer.cut(view)
+        writer.keep_only(leaves)
+    return _indexed(leaves, _tail(leaves, view), writer.chunks, before, front)
 
 
-def known_layout(leaves: list[Ref], content: bytes = b"", before: Layout | None = None) -> Layout:
-    """Return the layout of leaves that are stored already; ``content`` may be left out."""
-    return _indexed(leaves, _tail(leaves, content), {}, before).settled()
+def known_layout(leaves: list[Ref]) -> Layout:
+    """Return the layout of leaves that are stored already and whose content was not read."""
+    return _indexed(leaves, None, {}, None, 0).settled()
 
 
 def append(before: Layout, new: bytes) -> Layout:
-    """Return the layout after ``new`` bytes were added at the end."""
+    """Return the layout after ``new`` bytes were added at the end. Needs the ``tail``."""
     writer = _Writer()
     kept = len(before.leaves) - len(_small_end(before.leaves))
-    tail = before.tail + new
+    tail = (before.tail or b"") + new
     if len(tail) >= FULL_LEAF:
         leaves = [*before.leaves[:kept], *writer.cut(memoryview(tail))]
-        return _indexed(leaves, b"", writer.chunks, before)
+        return _indexed(leaves, b"", writer.chunks, before, kept)
     leaves = [*before.leaves, writer.leaf(new, 0)]
     while (
         len(run := leaves[kept:][-MERGED_LEAVES:]) == MERGED_LEAVES
         and len({ref.tier for ref in run}) == 1
     ):
         size = sum(ref.length for ref in run)
-        # The last of them was made by this very append and need not be stored on its own.
-        writer.chunks.pop(run[-1].digest)
-        leaves[-MERGED_LEAVES:] = [
-            writer.leaf(tail[len(tail) - size :], min(run[0].tier + 1, MAX_TIER))
-        ]
-    return _indexed(leaves, _tail(leaves, tail), writer.chunks, before)
+        merged = writer.leaf(tail[len(tail) - size :], min(run[0].tier + 1, MAX_TIER))
+        leaves[-MERGED_LEAVES:] = [merged]
+    writer.keep_only(leaves[-1:])
+    same = min(len(leaves) - 1, len(before.leaves))
+    return _indexed(leaves, _tail(leaves, memoryview(tail)), writer.chunks, before, same)
 
 
 class _Writer:
@@ -112,6 +114,11 @@ class _Writer:
 
     def cut(self, content: memoryview) -> list[Ref]:
         return [self.leaf(piece, 0) for piece in cut(content)] if content else []
+
+    def keep_only(self, leaves: Sequence[Ref]) -> None:
+        """Drop the chunks of leaves that were made on the way and are not part of the result."""
+        used = {ref.digest for ref in leaves}
+        self.chunks = {digest: data for digest, data in self.chunks.items() if digest in used}
 
 
 def _matching_front(content: memoryview, leaves: Sequence[Ref]) -> tuple[int, int]:
@@ -144,19 +151,22 @@ def _small_end(leaves: Sequence[Ref]) -> Sequence[Ref]:
     return leaves[first:]
 
 
-def _tail(leaves: Sequence[Ref], content: bytes) -> bytes:
+def _tail(leaves: Sequence[Ref], content: memoryview) -> bytes:
     """Return the part of ``content`` that lies in the small leaves at the end."""
     size = sum(ref.length for ref in _small_end(leaves))
-    return content[len(content) - size :] if size <= len(content) else b""
+    return bytes(content[len(content) - size :])
 
 
 def _indexed(
-    leaves: list[Ref], tail: bytes, chunks: dict[bytes, Buffer], before: Layout | None
+    leaves: list[Ref],
+    tail: bytes | None,
+    chunks: dict[bytes, Buffer],
+    before: Layout | None,
+    same: int,
 ) -> Layout:
-    """Build the index above ``leaves``, reusing the groups in front of the first change."""
+    """Build the index above ``leaves``, of which the first ``same`` are as they were before."""
     layout = Layout(leaves, tail, chunks)
     old_groups = before.groups if before is not None else []
-    same = _common(leaves, before.leaves) if before is not None else 0
     grouped: set[bytes] = set()
     level = leaves
     while full := len(level) // GROUPED_REFS:
@@ -178,12 +188,3 @@ def _indexed(
     layout.top[:0] = level
     layout.expects = (grouped | {ref.digest for ref in layout.top}) - chunks.keys()
     return layout
-
-
-def _common(left: Sequence[Ref], right: Sequence[Ref]) -> int:
-    count = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

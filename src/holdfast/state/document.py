@@ -1,0 +1,107 @@
+"""The manifest: a small JSON document that describes a state.
+
+What is small in a state stands in it; what is large is a *sequence* of chunks, for which a
+placeholder stands in its place:
+
+    {"v": 1,
+     "seqs": [["list", 3], ["str", 1]],
+     "state": {"messages": {"$t": "ref", "v": 0}, "page": {"$t": "ref", "v": 1}, "step": 7},
+     "sum": "…"}
+
+Each sequence says what it is and how many records of ``refs`` are its own, in order:
+
+    list   JSON array text without its closing bracket, so that an append only adds bytes
+    json   JSON text of a dict that stayed large after its own large parts were taken out
+    str    UTF-8 text
+    bytes  bytes
+
+A trailing ``+`` on ``list`` or ``json`` says that tags or placeholders are inside; without it the text
+needs no second look after parsing. Placeholders number the sequences in the order of the walk, so the
+text around them stays the same while what they stand for grows. They stand in dicts only, never in a
+list or inside a tag. ``context``, where there is one, is a second dict like ``state``.
+
+``sum`` is the first half of the SHA-256 of the document before it was added and of ``refs``: a manifest
+that was damaged or parted from its references is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from holdfast.errors import StateCorrupt
+from holdfast.model import Payload
+from holdfast.state.codec import load_json
+from holdfast.state.refs import Ref, pack_refs, unpack_refs
+
+FORMAT: Final = 1
+_SUM_BYTES: Final = 16
+_SUM_START: Final = b',"sum":"'
+_SUM_TEXT: Final = len(_SUM_START) + 2 * _SUM_BYTES + len(b'"}')
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest that was read and fits its references. ``sequences`` have their kind and refs."""
+
+    state: Any
+    context: Any
+    sequences: list[tuple[str, list[Ref]]]
+
+
+def write_manifest(
+    state: bytes, context: bytes, sequences: Iterable[tuple[str, list[Ref]]]
+) -> Payload:
+    """Put the texts of state and context (empty if there is none) and their sequences together."""
+    table: list[tuple[str, int]] = []
+    top: list[Ref] = []
+    for kind, refs in sequences:
+        table.append((kind, len(refs)))
+        top += refs
+    packed = pack_refs(top)
+    around = b',"context":' + context if context else b""
+    text = b'{"v":%d,"seqs":%s,"state":%s%s}' % (FORMAT, orjson.dumps(table), state, around)
+    return Payload(_sealed(text, packed).decode(), packed)
+
+
+def read_manifest(payload: Payload) -> Manifest:
+    """Read a manifest. Raises `StateCorrupt` unless it is whole and fits its references."""
+    try:
+        sealed = payload.manifest.encode()
+    except UnicodeEncodeError:
+        raise StateCorrupt("the manifest is damaged: it is not Unicode") from None
+    text = sealed[:-_SUM_TEXT] + b"}"
+    if _sealed(text, payload.refs) != sealed:
+        raise StateCorrupt("the manifest is damaged: its sum does not fit")
+    match load_json(text, "the manifest"):
+        case {"v": 1, "seqs": list(table), "state": state, **more}:
+            refs = unpack_refs(payload.refs)
+            return Manifest(state, more.get("context", {}), _sequences(table, refs))
+        case {"v": int(version)} if version != FORMAT:
+            reason = f"the manifest has format {version}, this version reads {FORMAT}"
+            raise StateCorrupt(reason)
+    raise StateCorrupt("the manifest lacks what every manifest has")
+
+
+def _sequences(table: list[Any], refs: list[Ref]) -> list[tuple[str, list[Ref]]]:
+    sequences: list[tuple[str, list[Ref]]] = []
+    at = 0
+    for entry in table:
+        match entry:
+            case [str(kind), int(count)] if 0 < count <= len(refs) - at:
+                sequences.append((kind, refs[at : at + count]))
+                at += count
+            case _:
+                raise StateCorrupt("the manifest and its references do not fit each other")
+    if at != len(refs) or not all(ref.length for ref in refs):
+        raise StateCorrupt("the manifest and its references do not fit each other")
+    return sequences
+
+
+def _sealed(text: bytes, refs: bytes) -> bytes:
+    total = hashlib.sha256(text + refs).hexdigest()[: 2 * _SUM_BYTES]
+    return text[:-1] + _SUM_START + total.encode() + b'"}'

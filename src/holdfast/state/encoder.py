@@ -1,0 +1,341 @@
+"""From a state to its manifest and chunks, paying for what changed.
+
+`StateEncoder` remembers the last save of a session. A list that only grew is recognised by comparing
+its marshalled bytes with the remembered ones (marshal, written and never read here, tells exact types
+apart at memory speed), and only its new elements are looked at, serialised and stored. Other large
+values are serialised and compared by hashing at the cuts of the last save.
+
+Nothing that is remembered belongs to the caller: digests, and copies or immutable values.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from holdfast.errors import StateNotSerializable
+from holdfast.model import Buffer, Payload
+from holdfast.state.codec import dump
+from holdfast.state.document import write_manifest
+from holdfast.state.reader import large_values
+from holdfast.state.refs import ReadChunks
+from holdfast.state.sequence import Layout, append, known_layout, lay_out
+from holdfast.state.tags import MARK, MAX_DEPTH, is_unicode, normalise, tagged
+
+INLINE_BYTES: Final = 512
+ROOT_INLINE_BYTES: Final = 1024
+MAX_SEQUENCES: Final = 256
+REMEMBERED_BYTES: Final = 8 * 1024 * 1024
+_LIST_HEADER: Final = 5  # marshal: a type byte and the count
+_BYTES_TAG: Final = len('{"$t":"bytes","v":""}')
+
+Keys: TypeAlias = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """A large value as it was last saved.
+
+    ``known`` recognises the value: the marshalled list of ``count`` elements, or the text itself. It
+    is None when that would take too much memory or was never seen.
+    """
+
+    kind: str
+    layout: Layout
+    json_bytes: int = 0
+    known: bytes | str | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What is known of the last save: its large values by the keys that lead to them.
+
+    ``inline`` is the size from which a value counted as large.
+    """
+
+    sequences: Mapping[Keys, _Sequence] = field(default_factory=dict)
+    inline: int = INLINE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedState:
+    """What a put stores for a state. ``size_bytes`` is the length of the state's JSON text."""
+
+    manifest: str
+    refs: bytes
+    chunks: Mapping[bytes, Buffer]
+    expects: tuple[bytes, ...]
+    size_bytes: int
+    memory: _Memory
+
+
+class StateEncoder:
+    """Encodes the successive states of one session, paying for what changed.
+
+    `encode` changes nothing; call `accept` once the put has been acknowledged. Without that, the
+    next encode compares with the last accepted state, which is always safe. A state must not be
+    changed by another thread while it is encoded.
+    """
+
+    def __init__(self) -> None:
+        self._memory = _Memory()
+
+    def encode(
+        self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
+    ) -> EncodedState:
+        """Encode a state. Raises `StateNotSerializable` naming the path of a bad value."""
+        plain = state if type(state) is dict else normalise(state)
+        if type(plain) is not dict:
+            raise StateNotSerializable("$", f"a state must be a dict, not {type(state).__name__}")
+        around = dict(context or {})
+        try:
+            return self._encode(plain, around)
+        except StateNotSerializable:
+            # The walk takes short cuts and knows no paths; this one finds where it is.
+            tagged(plain, "$")
+            tagged(around, "context")
+            raise
+        except RecursionError:
+            reason = "nested too deeply for what is left of the call stack"
+            raise StateNotSerializable("$", reason) from None
+        except RuntimeError as error:
+            raise StateNotSerializable("$", f"changed while it was being saved: {error}") from None
+
+    def _encode(self, state: dict[str, Any], context: dict[str, Any]) -> EncodedState:
+        memory = self._memory
+        while True:
+            try:
+                return _Encoding(memory).encode(state, context)
+            except _TooManySequences:
+                # Every sequence takes room in the manifest: many parts are better kept together.
+                memory = replace(memory, inline=memory.inline * 8)
+
+    def accept(self, encoded: EncodedState) -> None:
+        """Remember what has been stored."""
+        settled = {
+            keys: replace(sequence, layout=sequence.layout.settled())
+            for keys, sequence in encoded.memory.sequences.items()
+        }
+        self._memory = replace(encoded.memory, sequences=settled)
+
+    def adopt(self, payload: Payload, read_chunks: ReadChunks) -> None:
+        """Continue from a stored checkpoint.
+
+        Only its outline is read: index chunks, and texts that hold placeholders. The next encode
+        compares by hashing its own bytes at the known cuts.
+        """
+        self._memory = _Memory(
+            {
+                keys: _Sequence(kind, known_layout(leaves))
+                for keys, kind, leaves in large_values(payload, read_chunks)
+            }
+        )
+
+    def forget(self) -> None:
+        """Encode the next state in full."""
+        self._memory = _Memory()
+
+
+class _TooManySequences(Exception):
+    """The state falls into more large values than a manifest should list."""
+
+
+class _Encoding:
+    """One walk over one state."""
+
+    def __init__(self, memory: _Memory) -> None:
+        self.old = memory.sequences
+        self.inline = memory.inline
+        self.fresh: dict[Keys, _Sequence] = {}
+        self.hidden = 0  # JSON bytes that placeholders stand for, less the placeholders' own
+        self.budget = REMEMBERED_BYTES
+
+    def encode(self, state: dict[str, Any], context: dict[str, Any]) -> EncodedState:
+        root_inline = max(self.inline, ROOT_INLINE_BYTES)
+        root = self.dict_(state, ("state",), MAX_DEPTH, root_inline)[0]
+        size = len(root) + self.hidden
+        around = b""
+        if context:
+            around = self.dict_(context, ("context",), MAX_DEPTH, root_inline)[0]
+        chunks: dict[bytes, Buffer] = {}
+        expects: set[bytes] = set()
+        for sequence in self.fresh.values():
+            chunks.update(sequence.layout.new_chunks)
+            expects |= sequence.layout.expects
+        payload = write_manifest(
+            root, around, ((seq.kind, seq.layout.top) for seq in self.fresh.values())
+        )
+        return EncodedState(
+            manifest=payload.manifest,
+            refs=payload.refs,
+            chunks=chunks,
+            expects=tuple(expects - chunks.keys()),
+            size_bytes=size,
+            memory=_Memory(self.fresh, self.inline),
+        )
+
+    def dict_(
+        self, value: dict[str, Any], keys: Keys, room: int, inline: int
+    ) -> tuple[bytes, bool]:
+        """Return the text of a dict, its large parts taken out; a placeholder if still large.
+
+        Also return whether tags or placeholders are inside, as the methods below do.
+        """
+        if room <= 0 or MARK in value or not _plain_names(value):
+            return self.whole(value, keys, room)
+        marks = False
+        parts: dict[str, Any] = value
+        if parted := [key for key, item in value.items() if not _simple(item)]:
+            parts = dict(value)
+            for key in parted:
+                text, marked = self.item(value[key], (*keys, key), room - 1)
+                parts[key] = orjson.Fragment(text)
+                marks |= marked
+        text = orjson.dumps(parts)
+        if len(text) < inline:
+            return text, marks
+        return self.place(keys, "json+" if marks else "json", text, len(text)), True
+
+    def item(self, value: Any, keys: Keys, room: int) -> tuple[bytes, bool]:
+        value = value if type(value) in _EXACT else normalise(value)
+        kind = type(value)
+        if kind is list:
+            return self.list_(value, keys, room)
+        if kind is dict:
+            return self.dict_(value, keys, room, self.inline)
+        if kind is str and len(value) >= self.inline:
+            return self.text(value, keys), True
+        if kind is bytes and len(value) >= self.inline:
+            # Counted as the tagged form that JSON would have needed.
+            size = _BYTES_TAG + (len(value) + 2) // 3 * 4
+            return self.place(keys, "bytes", value, size), True
+        return self.whole(value, keys, room)
+
+    def whole(self, value: object, keys: Keys, room: int) -> tuple[bytes, bool]:
+        """Handle a value that is not taken apart."""
+        text, tags = dump(value, "", room)
+        if len(text) < self.inline:
+            return text, tags
+        return self.place(keys, "json+" if tags else "json", text, len(text)), True
+
+    def list_(self, value: list[Any], keys: Keys, room: int) -> tuple[bytes, bool]:
+        # Recognised by what it was before it is serialised: should another thread change the list
+        # in between after all, the next save notices and writes it in full.
+        value = value[:]
+        known = _marshalled(value)
+        old = self.old.get(keys)
+        if (
+            old is not None
+            and known is not None
+            and type(old.known) is bytes
+            and known.startswith(memoryview(old.known)[_LIST_HEADER:], _LIST_HEADER)
+        ):
+            return self.grown_list(value, keys, room, old, known), True
+        known = self.remembered(known)
+        text, tags = dump(value, "", room)
+        if len(text) < self.inline:
+            return text, tags
+        placeholder = self.place(
+            keys, "list+" if tags else "list", memoryview(text)[:-1], len(text)
+        )
+        sequence = self.fresh[keys]
+        sequence.known, sequence.count = known, len(value)
+        return placeholder, True
+
+    def grown_list(
+        self, value: list[Any], keys: Keys, room: int, old: _Sequence, known: bytes
+    ) -> bytes:
+        kind, layout, size = old.kind, old.layout, old.json_bytes
+        if new := value[old.count :]:
+            text, tags = dump(new, "", room)
+            kind = "list+" if tags else kind
+            layout = append(layout, b"," + text[1:-1])
+            size += len(text) - 1
+        return self.add(keys, _Sequence(kind, layout, size, self.remembered(known), len(value)))
+
+    def text(self, value: str, keys: Keys) -> bytes:
+        old = self.old.get(keys)
+        if old is not None and type(old.known) is str and value.startswith(old.known):
+            layout, size = old.layout, old.json_bytes
+            if new := value[len(old.known) :]:
+                layout = append(layout, _utf8(new))
+                size += len(orjson.dumps(new)) - 2
+            return self.add(keys, _Sequence("str", layout, size, self.remembered(value)))
+        content = _utf8(value)
+        placeholder = self.place(keys, "str", content, len(orjson.dumps(value)))
+        self.fresh[keys].known = self.remembered(value)
+        return placeholder
+
+    def place(self, keys: Keys, kind: str, content: Buffer, json_bytes: int) -> bytes:
+        """Store ``content`` as a sequence and return its placeholder."""
+        old = self.old.get(keys)
+        before = old.layout if old is not None and _family(old.kind) == _family(kind) else None
+        return self.add(keys, _Sequence(kind, lay_out(content, before), json_bytes))
+
+    def add(self, keys: Keys, sequence: _Sequence) -> bytes:
+        number = len(self.fresh)
+        if number == MAX_SEQUENCES:
+            raise _TooManySequences
+        placeholder = b'{"$t":"ref","v":%d}' % number
+        self.fresh[keys] = sequence
+        self.hidden += sequence.json_bytes - len(placeholder)
+        return placeholder
+
+    def remembered(self, known: bytes | str | None) -> Any:
+        """Return what recognises a value, as long as all of it together stays within bounds."""
+        if known is None or len(known) > self.budget:
+            return None
+        self.budget -= len(known)
+        return known
+
+
+_EXACT: Final = frozenset({dict, list, str, int, float, bool, type(None), bytes})
+
+
+def _family(kind: str) -> str:
+    return kind.removesuffix("+")
+
+
+def _plain_names(value: dict[Any, Any]) -> bool:
+    """Tell whether the keys of a dict go to orjson as they are."""
+    if any(type(key) is not str for key in value):
+        return False
+    names = "".join(value)
+    return "\0" not in names and is_unicode(names)
+
+
+def _simple(value: Any) -> bool:
+    """Tell whether a scalar goes to orjson as it is and stays in the text around it."""
+    kind = type(value)
+    if kind is str:
+        return len(value) < INLINE_BYTES and "\0" not in value and is_unicode(value)
+    if kind is int:
+        return bool(-(1 << 63) <= value < 1 << 64)
+    if kind is float:
+        return bool(value - value == 0.0)
+    return kind is bool or value is None
+
+
+def _marshalled(value: list[Any]) -> bytes | None:
+    """Return a list in a form whose equality means equal values of equal types.
+
+    Elements follow each other, each ending where it says, so a prefix means equal elements too.
+    Version 2 is the last without references to shared objects, which would depend on more than the
+    value. None when an element is no plain builtin or is nested too deeply.
+    """
+    try:
+        return marshal.dumps(value, 2)
+    except ValueError:
+        return None
+
+
+def _utf8(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise StateNotSerializable("", f"a lone surrogate: {error}") from None

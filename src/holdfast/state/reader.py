@@ -1,0 +1,152 @@
+"""From manifest and chunks back to the state, every byte verified on the way.
+
+What is stored may be damaged or written by somebody hostile: whatever it says, reading ends with the
+state that was saved or with one of the typed errors, in bounded depth and memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.errors import StateCorrupt, StateTooLarge
+from holdfast.model import Payload
+from holdfast.state.codec import load_json
+from holdfast.state.document import read_manifest
+from holdfast.state.refs import ReadChunks, Ref, check_chunk, expand_each
+from holdfast.state.tags import MARK, MAX_DEPTH, untagged
+
+MAX_STATE_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedState:
+    """A state as it was saved, and the context that was captured with it."""
+
+    state: dict[str, Any]
+    context: dict[str, Any]
+
+
+def decode_state(
+    payload: Payload, read_chunks: ReadChunks, *, max_bytes: int = MAX_STATE_BYTES
+) -> DecodedState:
+    """Return the state that a checkpoint holds, every chunk verified by its digest.
+
+    Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved, and
+    `StateTooLarge` before reading anything when the content would exceed ``max_bytes``.
+    """
+    return _Reading(payload, read_chunks, max_bytes).decode()
+
+
+def large_values(
+    payload: Payload, read_chunks: ReadChunks
+) -> Iterator[tuple[tuple[str, ...], str, list[Ref]]]:
+    """Yield where each sequence stands in a stored state, its kind and its leaves.
+
+    Only the outline is read: index chunks, and texts that hold placeholders.
+    """
+    reading = _Reading(payload, read_chunks, MAX_STATE_BYTES)
+    pending: list[tuple[tuple[str, ...], Any]] = [
+        (("state",), reading.manifest.state),
+        (("context",), reading.manifest.context),
+    ]
+    while pending:
+        keys, value = pending.pop()
+        if type(value) is not dict:
+            continue
+        if value.get(MARK) == "ref":
+            number = reading.sequence(value.get("v"))
+            kind, leaves = reading.kinds[number], reading.leaves[number]
+            yield keys, kind, leaves
+            if kind == "json+":
+                pending.append((keys, load_json(reading.content(leaves), "a stored value")))
+        elif MARK not in value:
+            pending.extend(((*keys, key), item) for key, item in value.items())
+
+
+class _Reading:
+    """One manifest and the content behind it."""
+
+    def __init__(self, payload: Payload, read_chunks: ReadChunks, max_bytes: int) -> None:
+        self.manifest = read_manifest(payload)
+        sequences = self.manifest.sequences
+        total = sum(ref.length for _, refs in sequences for ref in refs)
+        if total > max_bytes:
+            raise StateTooLarge(f"the state has {total} bytes, the limit is {max_bytes}")
+        self.kinds = [kind for kind, _ in sequences]
+        self.leaves = expand_each([refs for _, refs in sequences], read_chunks)
+        self.read_chunks = read_chunks
+        self.chunks: dict[bytes, bytes] = {}
+        self.uses: Counter[bytes] = Counter()
+        self.used: set[int] = set()
+
+    def decode(self) -> DecodedState:
+        if self.leaves:
+            # One read for all content, however many sequences there are.
+            self.uses.update(ref.digest for leaves in self.leaves for ref in leaves)
+            self.chunks = dict(self.read_chunks(list(self.uses)))
+        state = self.resolve(self.manifest.state, MAX_DEPTH + 8)
+        context = self.resolve(self.manifest.context, MAX_DEPTH + 8)
+        if type(state) is not dict or type(context) is not dict:
+            raise StateCorrupt("the stored state is not a dict")
+        if len(self.used) != len(self.kinds):
+            raise StateCorrupt("the manifest has sequences that it does not refer to")
+        return DecodedState(state, context)
+
+    def sequence(self, number: object) -> int:
+        """Return the number of a sequence if a placeholder may name it; each is used once."""
+        if type(number) is not int or not 0 <= number < len(self.kinds) or number in self.used:
+            raise StateCorrupt(f"the manifest refers to the sequence {number!r:.80} wrongly")
+        self.used.add(number)
+        return number
+
+    def content(self, leaves: list[Ref], ending: bytes = b"") -> bytes:
+        if missing := {ref.digest for ref in leaves} - self.chunks.keys():
+            self.chunks.update(self.read_chunks(missing))
+        parts = [check_chunk(ref, self.chunks.get(ref.digest)) for ref in leaves]
+        content = b"".join((*parts, ending))
+        # A chunk that nothing else needs makes room for what is built from it.
+        self.uses.subtract(ref.digest for ref in leaves)
+        for ref in leaves:
+            if self.uses[ref.digest] <= 0:
+                self.chunks.pop(ref.digest, None)
+        return content
+
+    def resolve(self, value: Any, room: int) -> Any:
+        """Return a skeleton with its placeholders and tags replaced by what they stand for."""
+        if type(value) is not dict:
+            return untagged(value, room)
+        if room <= 0:
+            raise StateCorrupt("the stored state is nested too deeply")
+        if MARK in value:
+            if value[MARK] != "ref":
+                return untagged(value, room)
+            number = self.sequence(value.get("v"))
+            return self.value(self.kinds[number], self.leaves[number], room)
+        plain = {}
+        for key, item in value.items():
+            kind = type(item)
+            plain[key] = self.resolve(item, room - 1) if kind is dict or kind is list else item
+        return plain
+
+    def value(self, kind: str, leaves: list[Ref], room: int) -> Any:
+        if kind == "bytes":
+            return self.content(leaves)
+        if kind == "str":
+            try:
+                return self.content(leaves).decode()
+            except UnicodeDecodeError:
+                raise StateCorrupt("a stored text is not UTF-8") from None
+        if kind in ("list", "list+"):
+            items = load_json(self.content(leaves, b"]"), "a stored list")
+            return untagged(items, room) if kind == "list+" else items
+        if kind == "json":
+            return load_json(self.content(leaves), "a stored value")
+        if kind == "json+":
+            document = load_json(self.content(leaves), "a stored value")
+            if type(document) is dict and document.get(MARK) == "ref":
+                raise StateCorrupt("a stored value is nothing but a reference to another")
+            return self.resolve(document, room)
+        raise StateCorrupt(f"the manifest has a sequence of the unknown kind {kind!r:.80}")
