@@ -1,0 +1,173 @@
+"""Checkpointers over a store: in memory, and in a SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast.checkpointers.base import (
+    DEFAULT_CAP,
+    DEFAULT_NAMESPACE,
+    KIND,
+    BaseCheckpointer,
+)
+from holdfast.errors import DigestMismatch
+from holdfast.ids import check_namespace
+from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
+from holdfast.state import decode_state
+from holdfast.stores import Store, open_store
+from holdfast.threads import in_thread, thread_agent
+
+T = TypeVar("T")
+
+
+class StoreCheckpointer(BaseCheckpointer):
+    """A checkpointer over any store. It closes the store when it is closed.
+
+    ``namespace`` keeps the checkpoints of different faces of one store apart.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        max_checkpoints_per_thread: float | None = DEFAULT_CAP,
+        now: Callable[[], float | datetime] | None = None,
+        ttl_seconds: float | None = None,
+    ) -> None:
+        super().__init__(
+            tenant=store.tenant,
+            namespace=check_namespace(namespace),
+            max_checkpoints_per_thread=max_checkpoints_per_thread,
+            now=now,
+            ttl_seconds=ttl_seconds,
+        )
+        self._store = store
+
+    @property
+    def store(self) -> Store:
+        """The store beneath, for what a checkpointer has no words for."""
+        return self._store
+
+    async def close(self) -> None:
+        """Close the store; closing twice is fine."""
+        await self._run(self._store.close)
+
+    async def _run(self, function: Callable[..., T], *args: Any) -> T:
+        return await in_thread(function, *args)
+
+    async def _send(self, draft: NewCheckpoint) -> None:
+        await self._run(self._store.put, draft)
+
+    async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
+        return await self._run(self._read, query)
+
+    async def _list(self, query: CheckpointQuery) -> Sequence[CheckpointRecord]:
+        return await self._run(self._store.list_checkpoints, query)
+
+    async def _delete(self, thread_id: str, checkpoint_id: str) -> int:
+        def delete() -> int:
+            query = CheckpointQuery(
+                session_id=thread_id, namespace=self._namespace, id=checkpoint_id
+            )
+            found = self._store.list_checkpoints(query)
+            return self._store.delete_checkpoints([record.id for record in found])
+
+        return await self._run(delete)
+
+    async def _erase(self, thread_ids: Sequence[str]) -> int:
+        return await self._run(self._erase_now, thread_ids)
+
+    def _read(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
+        while records := self._store.list_checkpoints(query):
+            [record] = records
+            payload = self._store.read_payload(record.id)
+            if payload is None:
+                continue  # trimmed since the question: there is a newer one
+            chunks: dict[bytes, bytes] = {}
+
+            def read_chunks(
+                digests: Collection[bytes], chunks: dict[bytes, bytes] = chunks
+            ) -> dict[bytes, bytes]:
+                chunks.update(found := self._store.read_chunks(digests))
+                return found
+
+            try:
+                state = decode_state(payload, read_chunks).state
+            except DigestMismatch:
+                if self._store.read_payload(record.id) is None:
+                    continue
+                raise
+            key = (record.session_id, record.namespace)
+            self._encoders.adopt(key, payload, record.size_bytes, chunks)
+            return record, state
+        return None
+
+    def _erase_now(self, thread_ids: Sequence[str]) -> int:
+        """Delete this namespace's checkpoints; a thread that is left empty goes with them."""
+        erased = 0
+        sweep = False
+        for thread_id in thread_ids:
+            query = CheckpointQuery(session_id=thread_id, namespace=self._namespace)
+            found = self._store.list_checkpoints(query)
+            erased += self._store.delete_checkpoints([record.id for record in found])
+            session = self._store.find_session(thread_id)
+            ours = thread_agent(self._tenant, KIND).id
+            rest = self._store.list_checkpoints(CheckpointQuery(session_id=thread_id, limit=1))
+            if session is not None and session.agent_id == ours and not rest:
+                self._store.delete_session(thread_id)
+            sweep = sweep or bool(found)
+        if sweep:
+            self._store.gc()
+        return erased
+
+
+class MemoryCheckpointer(StoreCheckpointer):
+    """Keeps snapshots in this process; they are gone when it ends."""
+
+    def __init__(
+        self,
+        *,
+        max_checkpoints_per_thread: float | None = DEFAULT_CAP,
+        now: Callable[[], float | datetime] | None = None,
+        ttl_seconds: float | None = None,
+        tenant: str = "default",
+    ) -> None:
+        super().__init__(
+            open_store("memory:", tenant=tenant),
+            max_checkpoints_per_thread=max_checkpoints_per_thread,
+            now=now,
+            ttl_seconds=ttl_seconds,
+        )
+
+    async def _run(self, function: Callable[..., T], *args: Any) -> T:
+        # Nothing blocks here for longer than the change to another thread would take.
+        return function(*args)
+
+
+class SQLiteCheckpointer(StoreCheckpointer):
+    """Keeps snapshots in one file, which threads and processes may share.
+
+    The file is created when it is missing, readable and writable by its owner only.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        max_checkpoints_per_thread: float | None = DEFAULT_CAP,
+        now: Callable[[], float | datetime] | None = None,
+        ttl_seconds: float | None = None,
+        tenant: str = "default",
+    ) -> None:
+        from holdfast.stores.sqlite import SqliteStore
+
+        super().__init__(
+            SqliteStore(path, tenant=tenant),
+            max_checkpoints_per_thread=max_checkpoints_per_thread,
+            now=now,
+            ttl_seconds=ttl_seconds,
+        )

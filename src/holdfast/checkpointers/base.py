@@ -1,0 +1,263 @@
+"""What every checkpointer does alike; a backend adds five ways to ask its database."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+from holdfast.errors import (
+    InvalidConfiguration,
+    InvalidFilter,
+    InvalidState,
+    NothingToResume,
+)
+from holdfast.ids import IdFactory, check_session_id, check_tenant, is_uuid, new_id
+from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, Trim
+from holdfast.state import EncodedState
+from holdfast.threads import ThreadEncoders, check_cap, thread_session
+
+KIND: Final = "checkpointer"
+DEFAULT_SCHEMA: Final = "public"
+DEFAULT_TABLE: Final = "ziro_checkpoints"
+# The same in every backend, so that a copy of one store to another keeps its checkpoints in place.
+DEFAULT_NAMESPACE: Final = f"{DEFAULT_SCHEMA}.{DEFAULT_TABLE}"
+DEFAULT_CAP: Final = 100
+_INT32: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """A checkpoint without its snapshot. ``size_bytes`` is the length of its JSON in UTF-8."""
+
+    id: str
+    thread_id: str
+    created_at: datetime
+    version: int
+    size_bytes: int
+
+
+class BaseCheckpointer(ABC):
+    """Keeps snapshots by thread.
+
+    ``max_checkpoints_per_thread`` is exact after every put, the oldest go, and the newest never
+    does; None or infinity keep everything. ``now`` replaces the clock of ids and of
+    ``created_at`` and returns seconds since the epoch or an aware datetime. With ``ttl_seconds`` a
+    checkpoint is not returned any more when it is that old.
+    """
+
+    def __init__(
+        self,
+        *,
+        tenant: str,
+        namespace: str,
+        max_checkpoints_per_thread: float | None,
+        now: Callable[[], float | datetime] | None,
+        ttl_seconds: float | None,
+    ) -> None:
+        self._tenant = check_tenant(tenant)
+        self._namespace = namespace
+        self._trim = Trim(keep=check_cap(max_checkpoints_per_thread))
+        self._ttl = _check_ttl(ttl_seconds)
+        self._now = None if now is None else _seconds(now)
+        self._new_id = new_id if self._now is None else IdFactory(self._now)
+        self._encoders = ThreadEncoders()
+
+    async def put(self, thread_id: str, snapshot: Mapping[str, Any]) -> str:
+        """Store a snapshot and return its id, a UUIDv7 made here. It is durable then.
+
+        Ids of one process grow in the order of its puts, within a millisecond and when the clock
+        steps back too. Raises `StateNotSerializable` naming the path of a value that has no exact
+        stored form.
+        """
+        check_session_id(thread_id)
+        version = _version(snapshot)
+        checkpoint_id = self._new_id()
+        for attempt in self._memory().attempts((thread_id, self._namespace), snapshot):
+            with attempt as encoded:
+                await self._send(self._draft(thread_id, checkpoint_id, version, encoded))
+        return checkpoint_id
+
+    async def get(self, thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any] | None:
+        """Return a thread's snapshot, the latest without an id, or None if there is none.
+
+        Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved.
+        """
+        query = self._query(thread_id, checkpoint_id, limit=1)
+        found = None if query is None else await self._load(query)
+        if found is None or self._is_expired(found[0]):
+            return None
+        return found[1]
+
+    async def load(self, thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any]:
+        """Return what `get` does, or raise `NothingToResume`."""
+        snapshot = await self.get(thread_id, checkpoint_id)
+        if snapshot is None:
+            which = "no checkpoint" if checkpoint_id is None else f"no checkpoint {checkpoint_id}"
+            raise NothingToResume(f"thread {thread_id!r} has {which}: nothing to resume from")
+        return snapshot
+
+    async def list(
+        self, thread_id: str, limit: int | None = None, *, version: int | None = None
+    ) -> Sequence[SnapshotInfo]:
+        """List a thread's checkpoints, newest first, without reading their snapshots.
+
+        ``version`` narrows it to snapshots of that version. Raises `InvalidFilter` for a negative
+        limit.
+        """
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise InvalidFilter(f"limit must be a whole number, not negative: {limit!r}")
+        query = self._query(thread_id, None, limit=limit, version=version)
+        if query is None or limit == 0:
+            return []
+        return [
+            SnapshotInfo(
+                id=record.id,
+                thread_id=record.session_id,
+                created_at=record.created_at,
+                version=record.version,
+                size_bytes=record.size_bytes,
+            )
+            for record in await self._list(query)
+            if not self._is_expired(record)
+        ]
+
+    async def delete(self, thread_id: str, checkpoint_id: str | None = None) -> int:
+        """Delete one checkpoint, or all of a thread with their content, and return how many.
+
+        What is not there is no error. The content of a single one is freed by the next sweep.
+        """
+        check_session_id(thread_id)
+        if checkpoint_id is None:
+            return await self.delete_threads([thread_id])
+        return await self._delete(thread_id, checkpoint_id) if is_uuid(checkpoint_id) else 0
+
+    async def delete_threads(self, thread_ids: Iterable[str]) -> int:
+        """Delete all checkpoints of these threads with their content, and return how many."""
+        wanted = sorted({check_session_id(thread_id) for thread_id in thread_ids})
+        if not wanted:
+            return 0
+        for thread_id in wanted:
+            self._encoders.forget_thread(thread_id)
+        return await self._erase(wanted)
+
+    async def close(self) -> None:
+        """Release what the checkpointer opened itself."""
+        return
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # What a backend adds -------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _send(self, draft: NewCheckpoint) -> None:
+        """Store a checkpoint. Raises `ChunksMissing` when an expected chunk is not stored."""
+
+    @abstractmethod
+    async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
+        """Return the newest checkpoint of a query with its state."""
+
+    @abstractmethod
+    async def _list(self, query: CheckpointQuery) -> Sequence[CheckpointRecord]:
+        """Return the checkpoints of a query, newest first."""
+
+    @abstractmethod
+    async def _delete(self, thread_id: str, checkpoint_id: str) -> int:
+        """Delete one checkpoint and return how many there were."""
+
+    @abstractmethod
+    async def _erase(self, thread_ids: Sequence[str]) -> int:
+        """Delete all checkpoints of threads, their content too, and return how many."""
+
+    def _memory(self) -> ThreadEncoders:
+        """Return what remembers the states that are known to be stored."""
+        return self._encoders
+
+    def _draft(
+        self, thread_id: str, checkpoint_id: str, version: int, encoded: EncodedState
+    ) -> NewCheckpoint:
+        moment = None if self._now is None else datetime.fromtimestamp(self._now(), UTC)
+        # Expiry follows the real clock, since that is the one that databases look at.
+        expires_at = None if self._ttl is None else datetime.now(UTC) + self._ttl
+        return NewCheckpoint(
+            id=checkpoint_id,
+            external_id=checkpoint_id,
+            session_id=thread_id,
+            namespace=self._namespace,
+            name=checkpoint_id,
+            manifest=encoded.manifest,
+            refs=encoded.refs,
+            chunks=encoded.chunks,
+            expects=encoded.expects,
+            size_bytes=encoded.size_bytes,
+            version=version,
+            checkpoint_type="auto",
+            retention_class="step",
+            expires_at=expires_at,
+            created_at=moment,
+            trim=self._trim,
+            session=thread_session(self._tenant, KIND, thread_id),
+        )
+
+    def _query(
+        self,
+        thread_id: str,
+        checkpoint_id: str | None,
+        *,
+        limit: int | None,
+        version: int | None = None,
+    ) -> CheckpointQuery | None:
+        check_session_id(thread_id)
+        if checkpoint_id is not None and not is_uuid(checkpoint_id):
+            return None
+        return CheckpointQuery(
+            session_id=thread_id,
+            namespace=self._namespace,
+            id=checkpoint_id,
+            version=version,
+            limit=limit,
+        )
+
+    def _is_expired(self, record: CheckpointRecord) -> bool:
+        """Judge by a replaced clock too; by the real one the store has judged."""
+        if self._ttl is None or self._now is None:
+            return False
+        return record.created_at + self._ttl <= datetime.fromtimestamp(self._now(), UTC)
+
+
+def _seconds(now: Callable[[], float | datetime]) -> Callable[[], float]:
+    def seconds() -> float:
+        moment = now()
+        return moment.timestamp() if isinstance(moment, datetime) else moment
+
+    return seconds
+
+
+def _check_ttl(ttl_seconds: float | None) -> timedelta | None:
+    if ttl_seconds is None:
+        return None
+    if type(ttl_seconds) not in (int, float) or not 0 < ttl_seconds < float("inf"):
+        raise InvalidConfiguration(f"ttl_seconds must be a number above 0: {ttl_seconds!r}")
+    return timedelta(seconds=ttl_seconds)
+
+
+def _version(snapshot: object) -> int:
+    """Return a snapshot's own version if it has one that is an integer, else 1."""
+    version = snapshot.get("version", 1) if isinstance(snapshot, Mapping) else 1
+    if type(version) is not int:
+        return 1
+    if not -_INT32 <= version < _INT32:
+        raise InvalidState(f"$.version must fit into 32 bits: {version}")
+    return version

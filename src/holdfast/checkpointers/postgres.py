@@ -1,0 +1,114 @@
+"""The checkpointer for PostgreSQL: one statement for each call, through the user's own driver.
+
+The statements are those of the PostgreSQL store, sent as they are; four shapes are all there is:
+
+    put      SELECT … FROM holdfast.put(…)            one row: the record, created, removed
+    get      SELECT … one checkpoint and its chunks   one row or none: record, manifest, refs, chunks
+    list     SELECT … the columns of a record         a row for each checkpoint
+    delete   one row: how many were deleted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from holdfast.checkpointers.base import (
+    DEFAULT_CAP,
+    DEFAULT_SCHEMA,
+    DEFAULT_TABLE,
+    KIND,
+    BaseCheckpointer,
+)
+from holdfast.checkpointers.queryable import Connector, Poolable
+from holdfast.checkpointers.schema import namespace_of, statements
+from holdfast.ids import check_sql_name
+from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
+from holdfast.sql import DEFAULT_SCHEMA as HOLDFAST
+from holdfast.state import decode_state
+from holdfast.stores.postgres_statements import (
+    list_statement,
+    parse_checkpoint,
+    parse_read,
+    put_statement,
+    read_statement,
+)
+from holdfast.threads import ThreadEncoders, thread_agent
+
+
+class PostgresCheckpointer(BaseCheckpointer):
+    """Keeps snapshots in PostgreSQL.
+
+    ``pool`` is a psycopg pool or connection or any `PgQueryable`; the caller keeps it and closes it. On
+    a single connection everything happens in the caller's transaction. ``schema`` and ``table`` name
+    the view to read with SQL, and keep the checkpoints of different tables apart. Tables are
+    never created here: run `ensure_checkpoints_schema` once, or the text of `schema_sql`.
+    """
+
+    def __init__(
+        self,
+        pool: Poolable,
+        schema: str = DEFAULT_SCHEMA,
+        table: str = DEFAULT_TABLE,
+        max_checkpoints_per_thread: float | None = DEFAULT_CAP,
+        now: Callable[[], float | datetime] | None = None,
+        ttl_seconds: float | None = None,
+        *,
+        tenant: str = "default",
+        holdfast_schema: str = HOLDFAST,
+    ) -> None:
+        super().__init__(
+            tenant=tenant,
+            namespace=namespace_of(schema, table),
+            max_checkpoints_per_thread=max_checkpoints_per_thread,
+            now=now,
+            ttl_seconds=ttl_seconds,
+        )
+        self._connector = Connector(pool)
+        self._schema = check_sql_name(holdfast_schema, "Holdfast's schema")
+
+    def _memory(self) -> ThreadEncoders:
+        # A transaction that may yet be rolled back stores nothing that a later put could rely on,
+        # and a put that fails for want of a chunk would take the caller's transaction with it.
+        return self._encoders if self._connector.commits else ThreadEncoders(max_bytes=0)
+
+    async def _send(self, draft: NewCheckpoint) -> None:
+        await self._connector.rows(*put_statement(draft, self._tenant, self._schema))
+
+    async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
+        rows = await self._connector.rows(*read_statement(query, self._tenant, self._schema))
+        if not rows:
+            return None
+        record, payload, chunks = parse_read(rows[0])
+        state = decode_state(payload, lambda _: chunks).state
+        if self._connector.commits:
+            key = (record.session_id, record.namespace)
+            self._encoders.adopt(key, payload, record.size_bytes, chunks)
+        return record, state
+
+    async def _list(self, query: CheckpointQuery) -> Sequence[CheckpointRecord]:
+        rows = await self._connector.rows(*list_statement(query, self._tenant, self._schema))
+        return [parse_checkpoint(row) for row in rows]
+
+    async def _delete(self, thread_id: str, checkpoint_id: str) -> int:
+        params = {
+            "tenant": self._tenant,
+            "thread_id": thread_id,
+            "namespace": self._namespace,
+            "id": checkpoint_id,
+        }
+        return _count(await self._connector.rows(statements(self._schema)["delete"], params))
+
+    async def _erase(self, thread_ids: Sequence[str]) -> int:
+        params = {
+            "tenant": self._tenant,
+            "thread_ids": [*thread_ids],
+            "namespace": self._namespace,
+            "agent_id": thread_agent(self._tenant, KIND).id,
+        }
+        return _count(await self._connector.rows(statements(self._schema)["erase"], params))
+
+
+def _count(rows: Sequence[Sequence[Any]]) -> int:
+    return int(rows[0][0]) if rows else 0
