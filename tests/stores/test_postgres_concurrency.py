@@ -1,9 +1,11 @@
 """Many writers, a sweep beside them, and what is left when a backend or the server dies."""
 
 import multiprocessing
+import os
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from holdfast.model import CheckpointQuery, NewCheckpoint, Trim
 from holdfast.state.refs import digest_of, digests_in
 from holdfast.stores import postgres_connection
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.postgres_statements import put_statement
 from tests.postgres_server import PostgresServer
 from tests.stores.postgres_drafts import (
     checkpoint_draft,
@@ -202,21 +205,14 @@ def test_a_sweep_waits_for_a_put_that_has_not_committed(
     store.delete_checkpoints([old.id])
     with connect(postgres_url) as other, ThreadPoolExecutor(1) as executor:
         with other.transaction(), other.transaction():  # in a subtransaction, with its own id
-            name = schema_of(postgres_url)
-            sql, params = postgres_connection_put(checkpoint_draft(b"x"), name)
+            draft = checkpoint_draft(b"x")
+            sql, params = put_statement(draft, store.tenant, store.schema)
             other.execute(sql.encode(), params)
             sweep = executor.submit(store.gc)
             time.sleep(0.2)
             assert not sweep.done()
         assert sweep.result(10).chunks == 0
     assert store.read_chunks([digest_of(b"x")]) == {digest_of(b"x"): b"x"}
-
-
-def postgres_connection_put(draft: NewCheckpoint, schema: str) -> tuple[str, dict[str, Any]]:
-    from holdfast.stores.postgres_statements import put_statement
-
-    statement = put_statement(draft, "default", schema)
-    return statement.sql, statement.params
 
 
 @pytest.mark.row("S3-18")
@@ -355,3 +351,22 @@ def test_erasing_a_session_beside_puts_to_it_loses_no_other(store: PostgresStore
     assert store.read_chunks([digest_of(b"own")]) == {}
     assert store.find_session("thread") is None
     assert store.create_session(session_draft("thread")).id == "thread"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_child_gets_connections_of_its_own(store: PostgresStore) -> None:
+    store.put(checkpoint_draft(b"parent"))
+    with warnings.catch_warnings():
+        # Python warns of forks beside threads; that users do it all the same is the point.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            store.put(checkpoint_draft(b"child"))
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    store.put(checkpoint_draft(b"parent again"))
+    assert len(ids(store)) == 3

@@ -117,6 +117,7 @@ class Link:
         self.owned = pool is None
         self._pool = pool
         self._pid = os.getpid()
+        self._parents: list[Pool | None] = []
         self._lock = threading.Lock()
         self._closed = False
 
@@ -195,7 +196,9 @@ class Link:
             if self._closed:
                 raise StoreClosed(f"{self.shown}: the store is closed")
             if self.owned and self._pid != os.getpid():
-                # Connections and the pool's threads belong to the parent of a fork.
+                # Connections and the pool's threads belong to the parent of a fork; it is kept
+                # unused, since collecting it would speak on the parent's connections.
+                self._parents.append(self._pool)
                 self._pool, self._pid = None, os.getpid()
             if self._pool is None:
                 self._pool = ConnectionPool(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from psycopg import Error
+from psycopg import DataError, Error, InterfaceError, OperationalError, ProgrammingError
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from holdfast.errors import (
@@ -124,8 +124,6 @@ def is_connection_lost(error: Exception) -> bool:
 
 
 def _kind_without_state(error: Error) -> type[HoldfastError]:
-    from psycopg import DataError, InterfaceError, OperationalError, ProgrammingError
-
     text = str(error)
     if isinstance(error, (DataError, ProgrammingError)):
         return InvalidIdentifier

@@ -453,13 +453,17 @@ RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     area integer := 'holdfast.chunks'::regclass::oid::integer;
+    patience text := current_setting('lock_timeout');
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'checkpoints are written in READ COMMITTED transactions, not %',
             upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF007';
     END IF;
     IF p_exclusive THEN
+        -- Puts queue up behind whoever waits here, so a sweep gives up before they feel it.
+        PERFORM set_config('lock_timeout', '5s', true);
         PERFORM pg_advisory_xact_lock(area, hashtext(p_tenant));
+        PERFORM set_config('lock_timeout', patience, true);
     ELSE
         PERFORM pg_advisory_xact_lock_shared(area, hashtext(p_tenant));
     END IF;
@@ -907,4 +911,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:2794bcaaa7e12341347d8c190ac498cb7fe89e9bad7810186eefc201cb1fb0e7');
+    (1, 'sha256:0ecbe4516ecc9c5f83b93a592356f962e4d7a4f4bc283d748a83a15854799a82');
