@@ -16,6 +16,7 @@ import os
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -39,26 +40,27 @@ class IdFactory:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self.restart()
+        _factories.add(self)
 
     def restart(self) -> None:
-        """Forget the last id that was made."""
+        """Forget the last id that was made, as a forked child has to."""
         self._lock = threading.Lock()
         self._millis = -1
         self._counter = 0
 
     def __call__(self) -> str:
         """Return the next id as text."""
-        millis = int(self._now() * 1000)
+        # A clock that was never set may stand before the epoch, which no id can say.
+        millis = max(int(self._now() * 1000), 0)
         with self._lock:
             if millis > self._millis:
                 self._millis = millis
-                # The top bit starts clear, which leaves 2**73 steps within one millisecond.
-                self._counter = int.from_bytes(os.urandom(10), "big") >> 7
+                self._counter = _random_start()
             else:
                 self._counter += 1 + os.urandom(1)[0]
                 if self._counter > _MAX_RANDOM:
                     self._millis += 1
-                    self._counter = int.from_bytes(os.urandom(10), "big") >> 7
+                    self._counter = _random_start()
             millis, counter = self._millis, self._counter
         value = millis << 80 | 0x7 << 76 | (counter >> 62) << 64 | 0b10 << 62
         value |= counter & ((1 << 62) - 1)
@@ -66,12 +68,23 @@ class IdFactory:
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def _random_start() -> int:
+    # The top bit of the 74 starts clear, which leaves 2**73 steps within one millisecond.
+    return int.from_bytes(os.urandom(10), "big") >> 7
+
+
+_factories: weakref.WeakSet[IdFactory] = weakref.WeakSet()
 new_id = IdFactory()
+
+
+def _restart_all() -> None:
+    for factory in list(_factories):
+        factory.restart()
 
 
 # A forked child would repeat its parent's next ids, and might inherit a held lock.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=new_id.restart)
+    os.register_at_fork(after_in_child=_restart_all)
 
 
 def is_uuid(text: str) -> bool:

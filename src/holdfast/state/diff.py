@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from holdfast.state.tags import member
+from holdfast.state.tags import member, tagged
 
 Kind: TypeAlias = Literal["added", "removed", "changed"]
 
@@ -63,10 +63,14 @@ def _diff_lists(before: list[Any], after: list[Any], path: str) -> Iterator[Chan
 
 def _same(one: Any, other: Any) -> bool:
     """Compare as the store does: 1, 1.0 and True are three values, NaN equals itself."""
-    if type(one) is not type(other):
+    kind = type(one)
+    if kind is not type(other):
         return False
-    if isinstance(one, dict):
+    if kind is dict:
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
+    if kind is list or kind is tuple:
         return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other) or (one != one and other != other)
+    if kind is str or kind is int or kind is bool or one is None:
+        return bool(one == other)
+    # Zeros, decimals and times can be equal and yet differ in what is stored.
+    return bool(tagged(one, "$", jsonb=True) == tagged(other, "$", jsonb=True))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import InvalidState
-from holdfast.state.tags import member
+from holdfast.state.tags import member, normalise
 
-Check: TypeAlias = Callable[[Any, str], None]
+Check: TypeAlias = Callable[[Any, str], object]
 
 TASK_STATUSES: Final = ("pending", "in_progress", "blocked", "completed", "failed", "cancelled")
 
@@ -28,16 +28,19 @@ def tasks_in(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the tasks of a valid state, in order."""
     task_state = state.get("task_state") or []
     tasks = task_state.get("tasks", []) if isinstance(task_state, Mapping) else task_state
-    return [dict(task) for task in tasks]
+    return [dict(normalise(task)) for task in tasks]
 
 
-def _expect(value: Any, kinds: type | tuple[type, ...], path: str, wanted: str) -> None:
-    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
+def _expect(value: Any, kinds: type | tuple[type, ...], path: str, wanted: str) -> Any:
+    """Return ``value`` as it will be stored (a dataclass is a dict then) if it is of these kinds."""
+    stored = value if isinstance(value, kinds) else normalise(value)
+    if not isinstance(stored, kinds) or (isinstance(stored, bool) and kinds is int):
         raise InvalidState(f"{path} must be {wanted}, not {type(value).__name__}")
+    return stored
 
 
-def _object(value: Any, path: str) -> None:
-    _expect(value, Mapping, path, "a dict")
+def _object(value: Any, path: str) -> Any:
+    return _expect(value, Mapping, path, "a dict")
 
 
 def _text(value: Any, path: str) -> None:
@@ -45,10 +48,8 @@ def _text(value: Any, path: str) -> None:
 
 
 def _count(value: Any, path: str) -> None:
-    if value is not None:
-        _expect(value, int, path, "an int or None")
-        if value < 0:
-            raise InvalidState(f"{path} must not be negative: {value}")
+    if value is not None and _expect(value, int, path, "an int or None") < 0:
+        raise InvalidState(f"{path} must not be negative: {value}")
 
 
 def _number(value: Any, path: str) -> None:
@@ -59,6 +60,8 @@ def _number(value: Any, path: str) -> None:
 def _list_of(check: Check) -> Check:
     def checked(value: Any, path: str) -> None:
         _expect(value, (list, tuple), path, "a list")
+        if check is _object and all(type(item) is dict for item in value):
+            return  # a conversation is long and checked at every save
         for at, item in enumerate(value):
             check(item, f"{path}[{at}]")
 
@@ -67,32 +70,33 @@ def _list_of(check: Check) -> Check:
 
 def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
     def checked(value: Any, path: str) -> None:
-        _object(value, path)
+        fields = _object(value, path)
         for key, check in required.items():
-            if key not in value:
+            if key not in fields:
                 raise InvalidState(f"{path} lacks the key {key!r}")
-            check(value[key], member(path, key))
+            check(fields[key], member(path, key))
         for key, check in (optional or {}).items():
-            if value.get(key) is not None:
-                check(value[key], member(path, key))
+            if fields.get(key) is not None:
+                check(fields[key], member(path, key))
 
     return checked
 
 
 def _task_status(value: Any, path: str) -> None:
-    if value not in TASK_STATUSES:
-        raise InvalidState(f"{path} must be one of {', '.join(TASK_STATUSES)}, not {value!r}")
+    if normalise(value) not in TASK_STATUSES:
+        raise InvalidState(f"{path} must be one of {', '.join(TASK_STATUSES)}, not {value!r:.80}")
 
 
 def _task_state(value: Any, path: str) -> None:
-    tasks = value
     if isinstance(value, Mapping):
-        tasks, path = value.get("tasks", []), f"{path}.tasks"
-    _list_of(_TASK)(tasks, path)
+        path = f"{path}.tasks"
+        _list_of(_TASK)(value.get("tasks", []), path)
+    else:
+        _list_of(_TASK)(value, path)
     seen: set[str] = set()
-    for at, task in enumerate(tasks):
+    for at, task in enumerate(tasks_in({"task_state": value})):
         if task["id"] in seen:
-            raise InvalidState(f"{path}[{at}].id repeats {task['id']!r}")
+            raise InvalidState(f"{path}[{at}].id repeats {task['id']!r:.80}")
         seen.add(task["id"])
 
 
@@ -108,7 +112,8 @@ def _decision(value: Any, path: str) -> None:
 
 def _memory_ref(value: Any, path: str) -> None:
     _fields({"key": _text}, {"uri": _text, "path": _text, "hash": _text})(value, path)
-    if value.get("uri") is None and value.get("path") is None:
+    fields = _object(value, path)
+    if fields.get("uri") is None and fields.get("path") is None:
         raise InvalidState(f"{path} needs a uri or a path")
 
 
