@@ -27,13 +27,18 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.model import CheckpointQuery
+from holdfast.model import CheckpointQuery, Trim
 from holdfast.state.refs import digest_of
 from holdfast.stores import open_store
-from holdfast.stores.compression import MAX_CHUNK_BYTES, pack, unpack, zstd
+from holdfast.stores.compression import MAX_CHUNK_BYTES, pack, unpack
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite_file import ERRORS, translated
 from holdfast.testing.drafts import checkpoint, index_of, session, stored, write
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 
 @pytest.fixture
@@ -215,13 +220,13 @@ def test_a_directory_that_cannot_be_written_is_said_to_be_read_only(exists: bool
         if os.getuid() == 0:
             os.setuid(65534)
         with pytest.raises(StoreReadOnly, match="permissions"):
-            SqliteStore(path)
+            SqliteStore(target)
 
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "sessions.db"
+        target = Path(directory) / "sessions.db"
         if exists:
-            SqliteStore(path).close()
-            path.chmod(0o444)
+            SqliteStore(target).close()
+            target.chmod(0o444)
         Path(directory).chmod(0o555)
         try:
             in_child(open_as_a_stranger)
@@ -353,10 +358,10 @@ def test_content_is_compressed_where_that_helps(path: Path) -> None:
         owner = session()
         text, noise = b"the same words again " * 500, os.urandom(5000)
         store.put(checkpoint(owner.id, session=owner, contents=[text, noise]))
-        codecs = plain(path).execute("SELECT codec, length(data) FROM chunks ORDER BY 1").fetchall()
-        assert codecs[0] == (0, 5000)
-        assert codecs[1][0] == 1
-        assert codecs[1][1] < 200
+        found = plain(path).execute(
+            "SELECT codec, iif(length(data) < 200, 'packed', length(data)) FROM chunks ORDER BY 1"
+        )
+        assert found.fetchall() == [(0, 5000), (1, "packed")]
         assert store.read_chunks([digest_of(text)]) == {digest_of(text): text}
 
 
@@ -456,8 +461,6 @@ def test_writes_are_orphans_only_after_a_day(path: Path) -> None:
 
 
 def test_a_checkpoint_that_is_being_restored_is_not_trimmed(store: SqliteStore) -> None:
-    from holdfast.model import Trim
-
     owner = session()
     for name in ("first", "second"):
         draft = checkpoint(owner.id, name, session=owner, retention_class="automatic")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import apsw
@@ -69,6 +69,8 @@ from holdfast.stores.rules import FINAL_AGENT_STATUSES, ORPHAN_AGE, reachable
 from holdfast.stores.sqlite_file import SQL, DatabaseFile, extended_code
 from holdfast.stores.sqlite_rows import Row, stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
+
+T = TypeVar("T")
 
 _CHECKPOINT_FILTERS: Final = (
     ("session_id", str),
@@ -208,9 +210,7 @@ class SqliteStore(Store):
             check_filter(parent_id, "parent_id", str)
             statement.append(SQL["agents.where.parent_id"])
             values.append(parent_id.lower())
-        return [
-            rows.agent(row) for row in self._list(statement, values, SQL["agents.order"], limit)
-        ]
+        return self._list(rows.agent, statement, values, SQL["agents.order"], limit)
 
     def update_agent(
         self,
@@ -301,10 +301,7 @@ class SqliteStore(Store):
     def list_sessions(self, query: SessionQuery = SessionQuery()) -> list[SessionRecord]:
         statement, values = [SQL["sessions.list"]], [self.tenant]
         _narrow("sessions.where.", query, _SESSION_FILTERS, statement, values)
-        return [
-            rows.session(row)
-            for row in self._list(statement, values, SQL["sessions.order"], query.limit)
-        ]
+        return self._list(rows.session, statement, values, SQL["sessions.order"], query.limit)
 
     def update_session(
         self,
@@ -600,18 +597,22 @@ class SqliteStore(Store):
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
         statement, values = [SQL["checkpoints.list"]], [self.tenant, self._clock()]
         _narrow("checkpoints.where.", query, _CHECKPOINT_FILTERS, statement, values)
-        return [
-            rows.checkpoint(row)
-            for row in self._list(statement, values, SQL["checkpoints.order"], query.limit)
-        ]
+        return self._list(rows.checkpoint, statement, values, SQL["checkpoints.order"], query.limit)
 
     def _list(
-        self, statement: list[str], values: list[Any], order: str, limit: int | None
-    ) -> list[Row]:
+        self,
+        convert: Callable[[Row], T],
+        statement: list[str],
+        values: list[Any],
+        order: str,
+        limit: int | None,
+    ) -> list[T]:
         limit = check_limit(limit)
         text = "\n".join((*statement, order))
         values.append(-1 if limit is None else limit)
-        return self._file.read(lambda connection: connection.execute(text, values).fetchall())
+        return self._file.read(
+            lambda connection: [convert(row) for row in connection.execute(text, values)]
+        )
 
     def latest_of_agent(self, agent_id: str) -> CheckpointRecord | None:
         check_filter(agent_id, "agent id", str)

@@ -46,6 +46,8 @@ APPLICATION_ID: Final = int.from_bytes(b"Hold", "big")
 CACHED_STATEMENTS: Final = 128
 # A write-ahead log that one large put blew up is cut back to this when it starts over.
 LOG_BYTES: Final = 16 << 20
+# Room for the rows of ten thousand checkpoints; the default of 2 MiB reads them anew each time.
+CACHE_KIBIBYTES: Final = 16 << 10
 FORK_PATIENCE: Final = 5.0
 SMALLEST_PAGE: Final = 512
 
@@ -415,6 +417,7 @@ def prepare(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("synchronous", "FULL")
     connection.pragma("journal_size_limit", LOG_BYTES)
+    connection.pragma("cache_size", -CACHE_KIBIBYTES)
 
 
 def _sync_directory(path: Path) -> None:

@@ -46,17 +46,18 @@ def session(row: Row) -> SessionRecord:
 
 
 def checkpoint(row: Row) -> CheckpointRecord:
-    """Read a row of ``session_checkpoints``."""
-    values: Row = (
-        *row[:18],
-        row[18] == 1,
-        row[19] == 1,
-        row[20] == 1,
-        _moment(row[21]),
-        _document(row[22]),
-        _moment(row[23]),
-        _moment(row[24]),
-    )
+    """Read a row of ``session_checkpoints``; listings of thousands of rows spend their time here."""
+    values = list(row)
+    values[18] = row[18] == 1
+    values[19] = row[19] == 1
+    values[20] = row[20] == 1
+    if row[21] is not None:
+        values[21] = datetime.fromisoformat(row[21])
+    if row[22] is not None:
+        values[22] = load_document(row[22])
+    values[23] = datetime.fromisoformat(row[23])
+    if row[24] is not None:
+        values[24] = datetime.fromisoformat(row[24])
     return CheckpointRecord(*values)
 
 
