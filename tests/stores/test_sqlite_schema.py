@@ -401,7 +401,7 @@ def test_listing_ten_thousand_large_checkpoints_is_quick(
         f" SELECT {copied} FROM session_checkpoints, numbers"
     )
     query = CheckpointQuery(session_id=owner.id)
-    elapsed = []
+    elapsed: list[float] = []
     # Other work on the machine slows every try down by chance, but not all of them.
     while min(elapsed, default=1) >= 0.1 and len(elapsed) < 40:
         started = time.thread_time()
