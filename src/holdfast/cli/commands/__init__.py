@@ -1,0 +1,1 @@
+"""One module per command; each has its click command as ``command``."""

@@ -1,0 +1,98 @@
+"""``holdfast diff``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import orjson
+
+from holdfast.cli.options import (
+    Common,
+    chosen_checkpoint,
+    chosen_session,
+    common_options,
+    session_option,
+)
+from holdfast.cli.output import (
+    answer,
+    columns,
+    exact,
+    one_line,
+    plural,
+    print_line,
+    shortened,
+    when,
+)
+from holdfast.sessions import Checkpoint
+from holdfast.state.diff import Change, diff_states
+
+_VALUE = 72
+
+
+@click.command("diff", short_help="Show what changed between two checkpoints.")
+@click.argument("before")
+@click.argument("after", required=False)
+@session_option
+@click.option("--full", is_flag=True, help="Print long values in full.")
+@common_options
+def command(
+    common: Common, before: str, after: str | None, session: str | None, full: bool
+) -> None:
+    """Show what changed between two checkpoints.
+
+    BEFORE and AFTER are names, ids, labels or beginnings of ids; AFTER is the latest one by default.
+    Lines begin with + for what was added, - for what was removed and ~ for what has another value.
+
+    \b
+    Examples:
+      holdfast diff step-03 step-04
+      holdfast diff before-refactor --json
+    """
+    with common.open() as manager:
+        chosen = chosen_session(manager, session)
+        old, new = chosen_checkpoint(chosen, before), chosen_checkpoint(chosen, after)
+        changes = list(diff_states(old.state, new.state))
+    if common.json:
+        document = {
+            "before": columns(old),
+            "after": columns(new),
+            "changes": [_document(change) for change in changes],
+        }
+        answer({"diff": document})
+        return
+    length = None if full else _VALUE
+    print_line((f"--- {_title(old)}", "bold"))
+    print_line((f"+++ {_title(new)}", "bold"))
+    for change in changes:
+        _print(change, length)
+    print_line((plural(len(changes), "change"), "dim"))
+
+
+def _title(checkpoint: Checkpoint) -> str:
+    return one_line(f"{checkpoint.name}  {when(checkpoint.created_at)}")
+
+
+def _document(change: Change) -> dict[str, Any]:
+    document = {"kind": change.kind, "path": change.path}
+    if change.kind != "added":
+        document["before"] = exact(change.before)
+    if change.kind != "removed":
+        document["after"] = exact(change.after)
+    return document
+
+
+def _print(change: Change, length: int | None) -> None:
+    path = one_line(change.path)
+    before, after = _value(change.before, length), _value(change.after, length)
+    if change.kind == "added":
+        print_line((f"+ {path}: {after}", "green"))
+    elif change.kind == "removed":
+        print_line((f"- {path}: {before}", "red"))
+    else:
+        print_line((f"~ {path}: ", "yellow"), (before, "red"), " → ", (after, "green"))
+
+
+def _value(value: object, length: int | None) -> str:
+    text = one_line(orjson.dumps(exact(value)).decode())
+    return text if length is None else shortened(text, length)

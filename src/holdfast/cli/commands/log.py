@@ -1,0 +1,84 @@
+"""``holdfast log``."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.options import Common, chosen_session, common_options
+from holdfast.cli.output import (
+    Column,
+    answer,
+    columns,
+    on_terminal,
+    one_line,
+    print_line,
+    print_table,
+    size,
+    when,
+)
+from holdfast.sessions import Checkpoint
+
+_LAYOUT = (
+    Column("NAME", "cyan", give=True),
+    Column("TYPE"),
+    Column("CLASS"),
+    Column("SAVED", "dim"),
+    Column("BRANCH", "green", give=True),
+    Column("STATE", right=True),
+    Column("STORED", "dim", right=True),
+    Column("NOTE", give=True),
+)
+
+
+@click.command("log", short_help="List the checkpoints of a session, newest first.")
+@click.argument("session", required=False)
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="At most so many.")
+@common_options
+def command(common: Common, session: str | None, limit: int | None) -> None:
+    """List the checkpoints of a session, newest first.
+
+    SESSION is an id or its beginning; the most recently created session by default. A * behind the
+    branch says that files were uncommitted at the time.
+
+    \b
+    Examples:
+      holdfast log
+      holdfast log my-session --limit 5 --json
+    """
+    with common.open() as manager:
+        chosen = chosen_session(manager, session)
+        found = chosen.list_checkpoints(limit=limit)
+    if common.json:
+        answer({"checkpoints": [columns(one) for one in found]})
+        return
+    if on_terminal():
+        about = f"  {chosen.agent_type}, {chosen.status}"
+        print_line("session ", (one_line(chosen.id), "bold cyan"), (one_line(about), "dim"))
+    if not found:
+        print_line("no checkpoints")
+        return
+    print_table(_LAYOUT, [_row(one) for one in found])
+
+
+def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
+    notes = [checkpoint.description] if checkpoint.description else []
+    notes += [
+        word
+        for word, holds in (
+            ("pinned", checkpoint.pinned),
+            ("not resumable", not checkpoint.resumable),
+            ("restored", checkpoint.restored_at is not None),
+        )
+        if holds
+    ]
+    branch = checkpoint.git_branch or (checkpoint.git_commit or "")[:10]
+    return (
+        checkpoint.name,
+        checkpoint.checkpoint_type,
+        checkpoint.retention_class,
+        when(checkpoint.created_at),
+        f"{branch}*" if checkpoint.git_uncommitted else branch,
+        size(checkpoint.size_bytes),
+        size(checkpoint.stored_bytes),
+        ", ".join(notes),
+    )

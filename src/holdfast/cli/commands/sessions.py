@@ -1,0 +1,45 @@
+"""``holdfast sessions``."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import Column, answer, columns, print_line, print_table, when
+from holdfast.model import SESSION_STATUSES
+
+_LAYOUT = (
+    Column("ID", "cyan"),
+    Column("AGENT", give=True),
+    Column("STATUS"),
+    Column("CREATED", "dim"),
+    Column("TASK", give=True),
+)
+
+
+@click.command("sessions", short_help="List sessions, newest first.")
+@click.option("--status", type=click.Choice(SESSION_STATUSES), help="Only those in this status.")
+@click.option("--agent-type", metavar="TYPE", help="Only those of this kind of agent.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="At most so many.")
+@common_options
+def command(common: Common, status: str | None, agent_type: str | None, limit: int | None) -> None:
+    """List sessions, newest first.
+
+    \b
+    Examples:
+      holdfast sessions
+      holdfast sessions --status active --limit 5 --json
+    """
+    with common.open() as manager:
+        found = manager.list_sessions(status=status, agent_type=agent_type, limit=limit)
+    if common.json:
+        answer({"sessions": [columns(one) for one in found]})
+        return
+    if not found:
+        print_line("no sessions")
+        return
+    rows = [
+        (one.id, one.agent_type, one.status, when(one.created_at), one.task_description or "")
+        for one in found
+    ]
+    print_table(_LAYOUT, rows)

@@ -1,0 +1,136 @@
+"""The command ``holdfast`` itself: which commands there are, and what happens when one fails.
+
+Exit codes: 0 done, 1 something unforeseen, 2 the input cannot be accepted, 3 not found, 4 in conflict
+with what is stored, 5 damaged data, 6 the database cannot do its part, 7 an optional part is not
+installed, 130 interrupted. They belong to the families in `holdfast.errors`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from itertools import takewhile
+from typing import Any, Final, NoReturn, cast
+
+import click
+
+from holdfast import __version__
+from holdfast.errors import HoldfastError
+
+INTERRUPTED: Final = 130
+
+# The short helps stand here so that listing the commands imports none; a test compares them.
+COMMANDS: Final[Mapping[str, str]] = {
+    "init": "Prepare a project: create its database.",
+    "demo": "Watch an agent get killed and pick up where it was.",
+    "sessions": "List sessions, newest first.",
+    "log": "List the checkpoints of a session, newest first.",
+    "save": "Save a checkpoint.",
+    "show": "Print a checkpoint with its whole state.",
+    "diff": "Show what changed between two checkpoints.",
+    "prune": "Remove old checkpoints by the rules, with a reason each.",
+    "gc": "Free the space of content that nothing refers to.",
+    "verify": "Read everything back and check every digest.",
+    "schema": "Print the database schema as SQL.",
+    "completion": "Print the completion script for a shell.",
+}
+
+
+class Group(click.Group):
+    """A group that imports a command when it is used, and turns errors into exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which a newcomer meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        return cast("click.Command", import_module(f"holdfast.cli.commands.{cmd_name}").command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        name = args[0]
+        if name not in COMMANDS and name[:1].isalpha() and not ctx.resilient_parsing:
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"No such command '{name}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command and exit, never with a traceback for an error that we foresee."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        as_json = "--json" in takewhile(lambda word: word != "--", arguments)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                # A name that the terminal cannot spell is no reason to fail.
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            code = super().main(
+                arguments, prog_name or "holdfast", complete_var, standalone_mode=False, **extra
+            )
+        except click.ClickException as error:
+            _report(as_json, "usage", error.format_message(), error)
+            code = error.exit_code
+        except HoldfastError as error:
+            _report(as_json, error.code, str(error))
+            code = error.exit_code
+        except click.Abort:
+            _report(as_json, "interrupted", "interrupted")
+            code = INTERRUPTED
+        except OSError as error:
+            _report(as_json, "system", str(error))
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(
+    as_json: bool, code: str, message: str, error: click.ClickException | None = None
+) -> None:
+    from holdfast.cli.output import one_line, to_json
+
+    if as_json:
+        click.echo(to_json({"error": {"code": code, "message": message}}, indent=False), err=True)
+        return
+    click.echo(f"error: {one_line(message)}", err=True)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        click.echo(f"Try '{context.command_path} --help' for help.", err=True)
+
+
+@click.command(
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Every command takes --json, --url, --tenant and --project-dir. "
+    "`holdfast COMMAND --help` has examples.",
+)
+@click.version_option(__version__, prog_name="holdfast")
+@click.pass_context
+def holdfast(ctx: click.Context) -> None:
+    """Durable checkpoints for AI agents: save, look back, pick up where it was.
+
+    \b
+    New here?
+      holdfast demo       see an agent killed and continued, in a few seconds
+      holdfast init       prepare this project
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,179 @@
+"""How answers look: JSON for programs, plain text for pipes and files, colours for a terminal.
+
+rich is imported only to draw on a terminal. It honours NO_COLOR and dumb terminals by itself.
+Whatever was stored is printed with its control characters escaped: a checkpoint's name cannot move
+the cursor or recolour a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import orjson
+
+from holdfast.model import CheckpointRecord, SessionRecord
+from holdfast.state.tags import tagged
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+# Programs -------------------------------------------------------------------------------------
+
+
+def to_json(document: Mapping[str, Any], *, indent: bool = True) -> bytes:
+    """Return an answer as JSON, in UTF-8 whatever the terminal's encoding. Times are ISO 8601."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 if indent else 0)
+
+
+def answer(document: Mapping[str, Any]) -> None:
+    """Print an answer for programs."""
+    click.echo(to_json(document))
+
+
+def columns(record: CheckpointRecord | SessionRecord) -> dict[str, Any]:
+    """Return a record under the names of its columns."""
+    kind = CheckpointRecord if isinstance(record, CheckpointRecord) else SessionRecord
+    values = {one.name: getattr(record, one.name) for one in fields(kind)}
+    if record.metadata is not None:
+        values["metadata"] = exact(dict(record.metadata))
+    return values
+
+
+def exact(value: object) -> Any:
+    """Return a stored value as JSON, tagged where JSON has no form of its own."""
+    return tagged(value, "$")
+
+
+# People ---------------------------------------------------------------------------------------
+
+
+def on_terminal(*, err: bool = False) -> bool:
+    """Tell whether a person is watching."""
+    return (sys.stderr if err else sys.stdout).isatty()
+
+
+def console(*, err: bool = False) -> Console:
+    """Return what draws on the terminal."""
+    from rich.console import Console
+
+    return Console(stderr=err, highlight=False, markup=False, emoji=False)
+
+
+def one_line(text: str) -> str:
+    """Return stored text as a single harmless line."""
+    return printable(text).replace("\n", "\\n")
+
+
+def printable(text: str) -> str:
+    """Return stored text with control characters, except the end of a line, spelled out."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the text with its middle left out when it is longer than ``length``."""
+    if len(text) <= length:
+        return text
+    tail = length // 4
+    return f"{text[: length - tail - 1]}…{text[len(text) - tail :]}"
+
+
+def path_text(path: str | Path) -> str:
+    """Return a path fit for JSON and terminals, whatever bytes its name has."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people say it."""
+    amount = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1000:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def when(moment: datetime | None) -> str:
+    """Return a time in the reader's own time zone."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. A terminal shortens those that may ``give`` way when it is narrow."""
+
+    title: str
+    style: str = ""
+    right: bool = False
+    give: bool = False
+
+
+def print_table(layout: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows under their titles: drawn on a terminal, aligned and unabridged elsewhere."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    widths = [
+        max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(layout)
+    ]
+    if not on_terminal():
+        for row in ([column.title for column in layout], *cells):
+            aligned = (
+                cell.rjust(width) if column.right else cell.ljust(width)
+                for cell, width, column in zip(row, widths, layout, strict=True)
+            )
+            click.echo("  ".join(aligned).rstrip())
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column, width in zip(layout, widths, strict=True):
+        table.add_column(
+            column.title,
+            style=column.style,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if column.give else width,
+        )
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console().print(table)
+
+
+def print_line(*parts: str | tuple[str, str], err: bool = False) -> None:
+    """Print one line; a part may be a pair of text and style, which shows on a terminal only."""
+    if not on_terminal(err=err):
+        click.echo("".join(part if isinstance(part, str) else part[0] for part in parts), err=err)
+        return
+    from rich.text import Text
+
+    console(err=err).print(Text.assemble(*parts), soft_wrap=True)
+
+
+def print_document(document: object) -> None:
+    """Print a stored value as indented JSON, coloured on a terminal."""
+    text = printable(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    if not on_terminal():
+        click.echo(text)
+        return
+    from rich.highlighter import JSONHighlighter
+    from rich.text import Text
+
+    drawn = Text(text)
+    JSONHighlighter().highlight(drawn)
+    console().print(drawn, soft_wrap=True)

@@ -1,0 +1,27 @@
+import pytest
+
+from tests.cli.conftest import CommandLine, run_process
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_script(cli: CommandLine, shell: str) -> None:
+    script = cli.ok("completion", shell)
+    assert "_HOLDFAST_COMPLETE" in script
+    assert cli.json("completion", shell)["completion"]["script"].strip() == script.strip()
+
+
+def test_another_shell_is_refused(cli: CommandLine) -> None:
+    assert cli("completion", "tcsh").code == 2
+
+
+def test_the_script_is_answered_with_commands_and_options(cli: CommandLine) -> None:
+    def complete(words: str, at: int) -> bytes:
+        return run_process(
+            cwd=cli.project,
+            _HOLDFAST_COMPLETE="bash_complete",
+            COMP_WORDS=words,
+            COMP_CWORD=str(at),
+        ).stdout
+
+    assert b"sessions" in complete("holdfast s", 1)
+    assert b"--dry-run" in complete("holdfast prune --", 2)

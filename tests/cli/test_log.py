@@ -1,0 +1,80 @@
+import subprocess
+
+from holdfast import SessionManager
+from tests.cli.conftest import CommandLine
+
+
+def test_checkpoints_are_listed_newest_first_under_their_column_names(cli: CommandLine) -> None:
+    cli.save("first", {"step": 1}, "--class", "feature", "--pin")
+    cli.save("second", {"step": 2})
+    found = cli.json("log")["checkpoints"]
+    assert [one["name"] for one in found] == ["second", "first"]
+    assert found[0]["parent_id"] == found[1]["id"]
+    assert found[1]["retention_class"] == "feature"
+    assert found[1]["pinned"] is True
+    assert "state" not in found[0]
+    assert [one["name"] for one in cli.json("log", "--limit", "1")["checkpoints"]] == ["second"]
+
+
+def test_the_session_is_the_most_recently_created_one_or_the_one_named(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    manager.create_session("x", session_id="older-session").save_checkpoint("old", state={})
+    manager.create_session("x", session_id="newer-session").save_checkpoint("new", state={})
+    assert [one["name"] for one in cli.json("log")["checkpoints"]] == ["new"]
+    assert [one["name"] for one in cli.json("log", "older-se")["checkpoints"]] == ["old"]
+
+
+def test_people_see_branch_dirty_flag_and_size(cli: CommandLine) -> None:
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
+    subprocess.run([*git, "init", "-q", "-b", "topic"], cwd=cli.project, check=True)
+    cli.ok("init")
+    cli.save("dirty", {"text": "x" * 5000}, "-m", "half way")
+    subprocess.run([*git, "add", ".gitignore"], cwd=cli.project, check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], cwd=cli.project, check=True)
+    cli.save("clean", {"text": "x" * 5000})
+    header, clean, dirty = cli.ok("log").splitlines()
+    assert header.split()[:4] == ["NAME", "TYPE", "CLASS", "SAVED"]
+    assert "topic*" in dirty
+    assert "5.0 KB" in dirty
+    assert dirty.endswith("half way")
+    assert "topic " in clean
+
+
+def test_an_unknown_session_is_not_found_and_near_ones_are_named(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    manager.create_session("x", session_id="research-2026")
+    answer = cli("log", "reserch-2026")
+    assert answer.code == 3
+    assert answer.err.startswith("error: no session 'reserch-2026'; near matches: 'research-2026'")
+    assert cli("log", "reserch-2026", "--json").error["code"] == "session_not_found"
+
+
+def test_an_ambiguous_beginning_lists_what_it_fits(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    manager.create_session("x", session_id="research-a")
+    manager.create_session("x", session_id="research-b")
+    answer = cli("log", "research", "--json")
+    assert answer.code == 3
+    assert answer.error["code"] == "ambiguous_reference"
+    assert "research-a" in answer.error["message"]
+
+
+def test_a_session_without_checkpoints_and_a_store_without_sessions(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    assert cli("log").code == 3
+    assert "there is no session yet" in cli("log").err
+    manager.create_session("x")
+    assert cli.ok("log") == "no checkpoints\n"
+
+
+def test_stored_text_cannot_command_the_terminal(cli: CommandLine) -> None:
+    cli.save("red \x1b[31m name", {"note": "\x1b]0;title\x07"}, "-m", "two\nlines")
+    out = cli.ok("log")
+    assert "\x1b" not in out
+    assert "red \\x1b[31m name" in out
+    assert len(out.splitlines()) == 2
+    assert "\x1b" not in cli.ok("show")

@@ -1,0 +1,34 @@
+import sqlite3
+
+from tests.cli.conftest import CommandLine
+
+
+def test_the_sqlite_schema_can_be_applied_as_it_is(cli: CommandLine) -> None:
+    database = sqlite3.connect(":memory:")
+    try:
+        database.executescript(cli.ok("schema"))
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    finally:
+        database.close()
+    assert {"agents", "sessions", "session_checkpoints", "chunks"} <= tables
+
+
+def test_the_postgres_schema_takes_a_name(cli: CommandLine) -> None:
+    document = cli.json("schema", "--dialect", "postgres", "--schema", "mine")["schema"]
+    assert (document["dialect"], document["schema"]) == ("postgres", "mine")
+    assert '"mine".session_checkpoints' in document["sql"]
+    assert "holdfast." not in document["sql"]
+
+
+def test_the_dialect_is_that_of_the_store_and_nothing_is_opened(cli: CommandLine) -> None:
+    document = cli.json("schema", "--url", "postgresql://nowhere.invalid/x")["schema"]
+    assert (document["dialect"], document["schema"]) == ("postgres", "holdfast")
+    assert cli.json("schema")["schema"]["schema"] is None
+    assert not (cli.project / ".agents").exists()
+
+
+def test_a_name_that_is_not_one_is_refused(cli: CommandLine) -> None:
+    answer = cli("schema", "--dialect", "postgres", "--schema", 'x"; DROP SCHEMA public; --')
+    assert answer.code == 2
+    assert answer.err.startswith("error: schema must match")
+    assert cli("schema", "--schema", "x").code == 2

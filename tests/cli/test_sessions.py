@@ -1,0 +1,58 @@
+from datetime import datetime, timedelta
+
+from holdfast import SessionManager
+from tests.cli.conftest import CommandLine
+
+
+def test_sessions_are_listed_newest_first_under_their_column_names(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    manager.create_session("planner", session_id="one", metadata={"ticket": 7})
+    manager.create_session("builder", session_id="two", task_description="Move to OAuth").complete()
+    found = cli.json("sessions")["sessions"]
+    assert [one["id"] for one in found] == ["two", "one"]
+    assert found[0]["status"] == "completed"
+    assert found[0]["task_description"] == "Move to OAuth"
+    assert found[1]["metadata"] == {"ticket": 7}
+    assert datetime.fromisoformat(found[0]["created_at"]).utcoffset() == timedelta(0)
+
+
+def test_sessions_can_be_narrowed(cli: CommandLine, manager: SessionManager) -> None:
+    manager.create_session("planner", session_id="one")
+    manager.create_session("builder", session_id="two").complete()
+    manager.create_session("builder", session_id="three")
+
+    def ids(*arguments: str) -> list[str]:
+        return [one["id"] for one in cli.json("sessions", *arguments)["sessions"]]
+
+    assert ids("--status", "completed") == ["two"]
+    assert ids("--agent-type", "builder") == ["three", "two"]
+    assert ids("--limit", "1") == ["three"]
+    assert ids("--agent-type", "nobody") == []
+
+
+def test_people_see_a_table(cli: CommandLine, manager: SessionManager) -> None:
+    manager.create_session("planner", session_id="one", task_description="a\nb")
+    header, row = cli.ok("sessions").splitlines()
+    assert header.split() == ["ID", "AGENT", "STATUS", "CREATED", "TASK"]
+    assert row.startswith("one")
+    assert row.endswith("a\\nb")
+
+
+def test_an_empty_database_has_no_sessions(cli: CommandLine) -> None:
+    cli.ok("init")
+    assert cli.ok("sessions") == "no sessions\n"
+    assert cli.json("sessions") == {"sessions": []}
+
+
+def test_an_unknown_status_is_an_input_error(cli: CommandLine) -> None:
+    answer = cli("sessions", "--status", "asleep")
+    assert answer.code == 2
+    assert "'asleep' is not one of 'active'" in answer.err
+
+
+def test_tenants_do_not_see_each_other(cli: CommandLine) -> None:
+    cli.ok("init")
+    cli.save("mine", {}, "--tenant", "a")
+    assert len(cli.json("sessions", "--tenant", "a")["sessions"]) == 1
+    assert cli.json("sessions", "--tenant", "b")["sessions"] == []

@@ -1,0 +1,91 @@
+"""What a person sees: colours on a terminal, unless NO_COLOR is set; plain text anywhere else."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import REPOSITORY, CommandLine, run_process
+
+pty = pytest.importorskip("pty")
+
+
+def _on_terminal(*arguments: str, cwd: Path, columns: int = 120, **environment: str) -> str:
+    """Run ``holdfast`` with a terminal for stdout and stderr, and return what it drew."""
+    ours, theirs = pty.openpty()
+    settings = {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "50", **environment}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), **settings},
+    )
+    os.close(theirs)
+    drawn = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how Linux reports the end of a terminal
+            break
+        if not part:
+            break
+        drawn += part
+    os.close(ours)
+    assert process.wait(60) == 0
+    return drawn.decode()
+
+
+@pytest.fixture
+def _two_checkpoints(cli: CommandLine) -> None:
+    cli.save("one", {"step": 1, "gone": True})
+    cli.save("two", {"step": 2, "text": "[red]not markup[/red] :smile:"})
+
+
+@pytest.mark.usefixtures("_two_checkpoints")
+@pytest.mark.parametrize(
+    "arguments", [("log",), ("sessions",), ("show",), ("diff", "one", "two"), ("verify",)]
+)
+def test_colours_are_for_terminals_and_no_color_is_respected(
+    cli: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    assert "\x1b[" in _on_terminal(*arguments, cwd=cli.project)
+    assert "\x1b[3" not in _on_terminal(*arguments, cwd=cli.project, NO_COLOR="1")
+    assert "\x1b" not in _on_terminal(*arguments, cwd=cli.project, TERM="dumb")
+    assert "\x1b" not in _on_terminal(*arguments, "--json", cwd=cli.project)
+    assert b"\x1b" not in run_process(*arguments, cwd=cli.project).stdout
+
+
+@pytest.mark.usefixtures("_two_checkpoints")
+def test_stored_text_is_never_markup(cli: CommandLine) -> None:
+    assert "[red]not markup[/red] :smile:" in _on_terminal("show", cwd=cli.project, NO_COLOR="1")
+
+
+@pytest.mark.usefixtures("_two_checkpoints")
+def test_a_narrow_terminal_keeps_ids_whole(cli: CommandLine) -> None:
+    session = cli.json("sessions")["sessions"][0]["id"]
+    assert session in _on_terminal("sessions", cwd=cli.project, columns=80, NO_COLOR="1")
+
+
+def test_verify_draws_a_bar_only_for_those_who_wait(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.cli.commands import verify
+    from holdfast.cli.options import Common
+
+    monkeypatch.setattr(verify, "on_terminal", lambda err=False: True)
+    monkeypatch.setattr(verify, "_PATIENCE", 0.01)
+    cli.save("one", {})
+    with Common().open() as manager:
+        with verify._progress(manager, Common(json=True)) as progress:
+            assert progress is None
+        with verify._progress(manager, Common()) as progress:
+            assert progress is not None
+            progress(1)
+            time.sleep(0.02)
+            progress(2)
+            progress(3)
