@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -62,7 +63,10 @@ def mode(path: Path) -> int:
 
 def in_child(work: Callable[[], None]) -> None:
     """Run ``work`` in a forked child; what goes wrong there fails here."""
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Forking beside threads is what the tests are about; Python 3.12 warns of it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         status = 1
         try:
