@@ -25,8 +25,8 @@ ThreadKey: TypeAlias = tuple[str, str]
 """A thread id and a namespace."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-# An encoder holds a state about three times: its elements for comparison, its text and its cuts.
-_COPIES: Final = 3
+# An encoder holds a state's large values for comparison, and their places and cuts besides.
+_COPIES: Final = 2
 _AGENTS: Final = UUID("6c1d9f6a-51f4-5b0e-9d1c-0f2b7a6f3f60")
 _END: Final = object()
 
@@ -77,7 +77,7 @@ class ThreadEncoders:
 
     def accept(self, key: ThreadKey, encoded: EncodedState) -> None:
         """Remember what a put has stored."""
-        if encoded.memory:
+        if encoded.refs:
             encoder = StateEncoder()
             encoder.accept(encoded)
             self._remember(key, encoder, encoded.size_bytes)
