@@ -14,6 +14,7 @@ from benchmarks.content import Message, Writer
 from benchmarks.harness import Run, median, timed
 from benchmarks.ours import OurThread, SqliteFile
 from benchmarks.peers import (
+    Graph,
     PeerThread,
     open_postgres_saver,
     open_sqlite_saver,
@@ -30,7 +31,8 @@ class Growth:
 
     peer: PeerThread
     ours: OurThread
-    messages: list[Message]
+    graph: Graph = field(default_factory=Graph)
+    messages: list[Message] = field(default_factory=list)
     peer_puts: list[float] = field(default_factory=list)
     our_puts: list[float] = field(default_factory=list)
     peer_bytes: int = 0
@@ -42,9 +44,8 @@ class Growth:
 
     def save(self) -> None:
         """Hand the same checkpoint to both."""
-        arguments = self.peer.prepare(self.messages)
-        _, checkpoint, metadata, _ = arguments
-        self.peer_puts.append(timed(lambda: self.peer.put(arguments)))
+        checkpoint, metadata, versions = self.graph.checkpoint(self.messages)
+        self.peer_puts.append(timed(lambda: self.peer.put(checkpoint, metadata, versions)))
         self.our_puts.append(timed(lambda: self.ours.put(checkpoint, metadata)))
 
     def last_puts(self) -> tuple[float, float]:
@@ -77,7 +78,7 @@ class PostgresGrowth(Growth):
 def grow_sqlite(run: Run) -> SqliteGrowth:
     peer_path, our_path = run.directory / "peer.db", run.directory / "ours.db"
     saver = open_sqlite_saver(peer_path)
-    growth = SqliteGrowth(PeerThread(saver), OurThread(our_path), [], path=our_path)
+    growth = SqliteGrowth(PeerThread(saver), OurThread(our_path), path=our_path)
     growth.file = SqliteFile(our_path)
     writer = Writer()
     for step in range(1, run.steps + 1):
@@ -91,7 +92,7 @@ def grow_sqlite(run: Run) -> SqliteGrowth:
 
 def grow_postgres(run: Run) -> PostgresGrowth:
     peer_url, our_url = run.new_database(), run.new_database()
-    growth = PostgresGrowth(PeerThread(open_postgres_saver(peer_url)), OurThread(our_url), [])
+    growth = PostgresGrowth(PeerThread(open_postgres_saver(peer_url)), OurThread(our_url))
     writer = Writer()
     for _ in range(run.steps):
         growth.step(writer.message())

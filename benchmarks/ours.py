@@ -25,9 +25,6 @@ class OurThread:
     def put(self, checkpoint: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         self.config = self.saver.put(self.config, checkpoint, metadata)
 
-    def put_messages(self, messages: list[Message], step: int) -> None:
-        self.put({"channel_values": {"messages": messages}}, {"source": "loop", "step": step})
-
     def put_writes(self, message: Message) -> None:
         self.saver.put_writes(self.config, [("messages", [message])], "task")
 

@@ -55,6 +55,24 @@ def open_postgres_saver(url: str) -> PostgresSaver:
     return saver
 
 
+class Graph:
+    """Makes the checkpoints of one conversation, as a compiled graph with one channel does."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._checkpoint = empty_checkpoint()
+
+    def checkpoint(self, messages: list[Message]) -> tuple[Any, Any, Any]:
+        """Return the next checkpoint, its metadata and the new channel versions."""
+        self.step += 1
+        version = f"{self.step:032}.0.{self.step / 1e6:.16f}"
+        self._checkpoint["channel_values"] = {"messages": messages}
+        self._checkpoint["channel_versions"] = {"messages": version}
+        checkpoint = create_checkpoint(self._checkpoint, None, self.step)
+        metadata = {"source": "loop", "step": self.step, "parents": {}}
+        return checkpoint, metadata, {"messages": version}
+
+
 class PeerThread:
     """One thread of a LangGraph saver."""
 
@@ -62,21 +80,9 @@ class PeerThread:
         self.saver = saver
         self.thread = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
         self.config: dict[str, Any] = self.thread
-        self.step = 0
-        self._checkpoint = empty_checkpoint()
 
-    def prepare(self, messages: list[Message]) -> tuple[Any, ...]:
-        """Return the arguments of the next put: what the graph makes, not the saver."""
-        self.step += 1
-        version = f"{self.step:032}.0.{self.step / 1e6:.16f}"
-        self._checkpoint["channel_values"] = {"messages": messages}
-        self._checkpoint["channel_versions"] = {"messages": version}
-        checkpoint = create_checkpoint(self._checkpoint, None, self.step)
-        metadata = {"source": "loop", "step": self.step, "parents": {}}
-        return self.config, checkpoint, metadata, {"messages": version}
-
-    def put(self, arguments: tuple[Any, ...]) -> None:
-        self.config = self.saver.put(*arguments)
+    def put(self, checkpoint: Any, metadata: Any, versions: Any) -> None:
+        self.config = self.saver.put(self.config, checkpoint, metadata, versions)
 
     def put_writes(self, message: Message) -> None:
         """Store what one task wrote, as LangGraph does beside every put."""

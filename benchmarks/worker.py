@@ -79,7 +79,7 @@ def sqlite_ours(path: str, gun: str, ledger: str, seconds: str) -> dict[str, Any
 
 
 def sqlite_peer(path: str, gun: str, ledger: str, seconds: str) -> dict[str, Any]:
-    from benchmarks.peers import PeerThread, open_sqlite_saver
+    from benchmarks.peers import Graph, PeerThread, open_sqlite_saver
 
     errors = 0
     while True:
@@ -89,12 +89,13 @@ def sqlite_peer(path: str, gun: str, ledger: str, seconds: str) -> dict[str, Any
         except Exception:
             errors += 1
     thread = PeerThread(saver, f"thread-{random.SystemRandom().randrange(1 << 48)}")
+    graph = Graph()
     wait_for_start(gun)
 
     def save(state: dict[str, Any]) -> str:
-        arguments = thread.prepare(state["messages"])
-        thread.put(arguments)
-        saved: str = arguments[1]["id"]
+        checkpoint, metadata, versions = graph.checkpoint(state["messages"])
+        thread.put(checkpoint, metadata, versions)
+        saved: str = checkpoint["id"]
         return saved
 
     return {"opening_errors": errors, **save_until(float(seconds), ledger, save)}

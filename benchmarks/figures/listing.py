@@ -17,7 +17,7 @@ from benchmarks.content import Writer
 from benchmarks.growth import relations_bytes
 from benchmarks.harness import Row, Run, median, show_bytes, show_time, show_times, take_turns
 from benchmarks.ours import SqliteFile
-from benchmarks.peers import PeerThread, open_postgres_saver, open_sqlite_saver
+from benchmarks.peers import Graph, PeerThread, open_postgres_saver, open_sqlite_saver
 from holdfast import SessionManager
 
 TARGET_SECONDS = 0.010
@@ -113,9 +113,9 @@ def _compare(
 
 
 def _fill_peer(peer: PeerThread) -> None:
-    messages = Writer().messages(92)
+    graph, messages = Graph(), Writer().messages(92)
     for _ in range(_PEER_CHECKPOINTS):
-        peer.put(peer.prepare(messages))
+        peer.put(*graph.checkpoint(messages))
 
 
 def _copy_in_sqlite(connection: apsw.Connection, checkpoint_id: str, count: int) -> None:

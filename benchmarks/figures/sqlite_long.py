@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.content import Writer
 from benchmarks.harness import Row, Run, show_bytes, show_times
 from benchmarks.ours import OurThread, SqliteFile
+from benchmarks.peers import Graph
 
 TARGET_RATIO = 4.5
 
@@ -13,10 +14,11 @@ def measure(run: Run) -> list[Row]:
     path = run.directory / "long.db"
     thread, writer = OurThread(path), Writer()
     file = SqliteFile(path)
-    messages, samples, short_bytes = [], [], 0
+    graph, messages, samples, short_bytes = Graph(), [], [], 0
     for step in range(1, 4 * run.steps + 1):
         messages.append(writer.message())
-        thread.put_messages(messages, step)
+        checkpoint, metadata, _ = graph.checkpoint(messages)
+        thread.put(checkpoint, metadata)
         if step % (run.steps // 50) == 0:
             samples.append((step, file.content_bytes()))
         if step == run.steps:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.content import Message, Writer
+from benchmarks.content import Writer
 from benchmarks.harness import Row, Run, show_bytes, show_times
 from benchmarks.ours import OurThread, SqliteFile
+from benchmarks.peers import Graph
 
 TARGET_BYTES = 4_000_000
 
@@ -42,10 +43,11 @@ def measure(run: Run) -> list[Row]:
 def _incompressible(run: Run) -> int:
     path = run.directory / "noise.db"
     thread, writer = OurThread(path), Writer(compressible=False)
-    messages: list[Message] = []
-    for step in range(run.steps):
+    graph, messages = Graph(), []
+    for _ in range(run.steps):
         messages.append(writer.message())
-        thread.put_messages(messages, step)
+        checkpoint, metadata, _ = graph.checkpoint(messages)
+        thread.put(checkpoint, metadata)
     thread.close()
     file = SqliteFile(path)
     size = file.file_bytes()
