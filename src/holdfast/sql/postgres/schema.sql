@@ -32,7 +32,7 @@ CREATE TABLE holdfast.agents (
 
 CREATE INDEX agents_by_age ON holdfast.agents (tenant, created_at DESC, id DESC);
 
--- Statuses and leases change often. Room on the page keeps those updates out of the indexes.
+-- Every put updates its session's row. Room on the page keeps those updates out of the indexes.
 CREATE TABLE holdfast.sessions (
     tenant           text COLLATE "C" NOT NULL DEFAULT 'default',
     id               text COLLATE "C" NOT NULL,
@@ -727,6 +727,9 @@ BEGIN
           FROM trimmed;
     END IF;
 
+    UPDATE holdfast.sessions AS s SET updated_at = moment
+     WHERE s.tenant = p_tenant AND s.id = draft.session_id;
+
     created := true;
     checkpoint.manifest := NULL;
     checkpoint.state_snapshot := NULL;
@@ -911,4 +914,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:0ecbe4516ecc9c5f83b93a592356f962e4d7a4f4bc283d748a83a15854799a82');
+    (1, 'sha256:5476097f83ac1a1725926ad7927941f13f04dbe60d80c9111392e0e771bb1896');

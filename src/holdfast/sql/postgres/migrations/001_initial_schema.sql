@@ -28,7 +28,7 @@ CREATE TABLE holdfast.agents (
 
 CREATE INDEX agents_by_age ON holdfast.agents (tenant, created_at DESC, id DESC);
 
--- Statuses and leases change often. Room on the page keeps those updates out of the indexes.
+-- Every put updates its session's row. Room on the page keeps those updates out of the indexes.
 CREATE TABLE holdfast.sessions (
     tenant           text COLLATE "C" NOT NULL DEFAULT 'default',
     id               text COLLATE "C" NOT NULL,
@@ -722,6 +722,9 @@ BEGIN
         SELECT removed || coalesce(array_agg(trimmed.id ORDER BY trimmed.seq), '{}') INTO removed
           FROM trimmed;
     END IF;
+
+    UPDATE holdfast.sessions AS s SET updated_at = moment
+     WHERE s.tenant = p_tenant AND s.id = draft.session_id;
 
     created := true;
     checkpoint.manifest := NULL;
