@@ -235,7 +235,9 @@ class CheckpointContract(Contract):
         assert found is not None
         assert (found.task_description, found.agent_id) == ("brought", record.agent_id)
         store.put(checkpoint(owner.id, session=replace(owner, task_description="ignored")))
-        assert store.find_session(owner.id) == found
+        again = store.find_session(owner.id)
+        assert again is not None
+        assert (again.task_description, again.created_at) == ("brought", found.created_at)
 
     def test_a_put_into_an_unknown_session_is_refused(self, store: Store) -> None:
         draft = checkpoint("nobody", contents=[b"content"])
