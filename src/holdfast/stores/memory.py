@@ -477,6 +477,7 @@ class MemoryStore(Store):
                 restored_at=None,
             )
             checkpoint = _Checkpoint(record, document, payload)
+            session.record = replace(session.record, updated_at=now)
             line = self._remember(session, checkpoint)
             removed = _trimmed(line, record, draft.trim, now)
             for old in removed:

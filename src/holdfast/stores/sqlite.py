@@ -491,6 +491,8 @@ class SqliteStore(Store):
                     draft.refs,
                 ),
             )
+            touched = (now, self.tenant, draft.session_id)
+            connection.execute(SQL["sqlite.put.touch_session"], touched)
             removed = self._trim(connection, record, draft.trim, moment)
             return PutResult(record, created=True, removed=(*replaced, *removed))
 

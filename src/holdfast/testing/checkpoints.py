@@ -239,6 +239,16 @@ class CheckpointContract(Contract):
         assert again is not None
         assert (again.task_description, again.created_at) == ("brought", found.created_at)
 
+    def test_a_put_moves_updated_at_of_its_session_and_a_retry_does_not(self, store: Store) -> None:
+        owner = store.create_session(session())
+        draft = checkpoint(owner.id)
+        store.put(draft)
+        after = store.find_session(owner.id)
+        assert after is not None
+        assert after.updated_at > owner.updated_at
+        store.put(draft)
+        assert store.find_session(owner.id) == after
+
     def test_a_put_into_an_unknown_session_is_refused(self, store: Store) -> None:
         draft = checkpoint("nobody", contents=[b"content"])
         with pytest.raises(SessionNotFound):

@@ -235,6 +235,9 @@ PRAGMA foreign_key_check;
 -- name: sqlite.put.session
 SELECT agent_id FROM sessions WHERE tenant = ? AND id = ?;
 
+-- name: sqlite.put.touch_session
+UPDATE sessions SET updated_at = ? WHERE tenant = ? AND id = ?;
+
 -- name: sqlite.put.standing
 -- What stands against a draft: an equal id, name or external id.
 SELECT 'id', id, seq, tenant = ? AND session_id = ?, expires_at <= ?
