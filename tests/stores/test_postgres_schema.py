@@ -224,7 +224,7 @@ def test_the_time_of_creation_is_filled_in(connection: "psycopg.Connection[Any]"
     assert abs(moments[-1] - datetime.now(UTC)) < timedelta(seconds=2)
 
 
-@pytest.mark.row("S0-10", "S0-11")
+@pytest.mark.row("S0-11")
 def test_restored_at_and_metadata_may_be_empty(connection: "psycopg.Connection[Any]") -> None:
     _, _, _, restored_at, metadata, _ = insert(connection)
     assert restored_at is None
