@@ -109,8 +109,8 @@ def test_sessions_and_checkpoints_can_be_created_read_updated_and_deleted(
     store: SqliteStore,
 ) -> None:
     owner = store.create_session(session())
-    record = store.put(checkpoint(owner.id, "one")).record
     assert store.find_session(owner.id) == owner
+    record = store.put(checkpoint(owner.id, "one")).record
     assert store.list_checkpoints(CheckpointQuery(session_id=owner.id)) == [record]
     assert store.update_session(owner.id, status="paused").status == "paused"
     assert store.mark_restored(record.id).restored_at is not None
