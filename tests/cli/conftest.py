@@ -67,6 +67,8 @@ class CommandLine:
 def _clean_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOLDFAST_URL", "HOLDFAST_TENANT", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+    # For the processes that a test starts: the same sources, whatever their working directory.
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "src"))
 
 
 @pytest.fixture
@@ -99,7 +101,7 @@ def run_process(
         cwd=cwd,
         input=stdin,
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), **environment},
+        env={**os.environ, **environment},
         timeout=60,
         check=False,
     )

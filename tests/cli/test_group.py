@@ -182,7 +182,6 @@ def test_a_process_that_is_interrupted_ends_quietly(cli: CommandLine) -> None:
         cwd=cli.project,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
     )
     # It waits for a state once the modules are there; before that Python itself would answer.
     try:
@@ -204,7 +203,6 @@ def test_a_reader_that_goes_away_is_no_failure_to_complain_about(cli: CommandLin
         ["sh", "-c", command],
         cwd=cli.project,
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
         timeout=60,
         check=False,
     )
@@ -217,7 +215,6 @@ def test_importing_the_command_line_stays_quick() -> None:
         [sys.executable, "-X", "importtime", "-c", "import holdfast.cli"],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
@@ -238,7 +235,6 @@ def test_help_and_json_never_import_rich(cli: CommandLine) -> None:
             [sys.executable, "-c", program],
             cwd=cli.project,
             capture_output=True,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, b"")

@@ -34,7 +34,7 @@ def test_people_see_branch_dirty_flag_and_size(cli: CommandLine) -> None:
     subprocess.run([*git, "commit", "-qm", "x"], cwd=cli.project, check=True)
     cli.save("clean", {"text": "x" * 5000})
     header, clean, dirty = cli.ok("log").splitlines()
-    assert header.split()[:4] == ["NAME", "TYPE", "CLASS", "SAVED"]
+    assert header.split()[:4] == ["NAME", "TYPE", "SAVED", "BRANCH"]
     assert "topic*" in dirty
     assert "5.0 KB" in dirty
     assert dirty.endswith("half way")

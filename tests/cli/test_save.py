@@ -28,7 +28,8 @@ def test_a_state_is_read_from_a_file(cli: CommandLine) -> None:
 
 def test_people_are_told_what_was_saved_where(cli: CommandLine) -> None:
     out = cli.ok("save", "first", "--agent-type", "tester", "--session", "mine")
-    assert out.startswith("saved first in session mine")
+    assert out.startswith("saved first  ")
+    assert out.endswith("in session mine\n")
 
 
 def test_without_a_state_the_latest_one_is_saved_again(cli: CommandLine) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import REPOSITORY, CommandLine, run_process
+from tests.cli.conftest import CommandLine, run_process
 
 pty = pytest.importorskip("pty")
 
@@ -23,7 +23,7 @@ def _on_terminal(*arguments: str, cwd: Path, columns: int = 120, **environment: 
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), **settings},
+        env={**os.environ, **settings},
     )
     os.close(theirs)
     drawn = b""

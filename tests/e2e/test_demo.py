@@ -68,7 +68,7 @@ def test_people_are_told_what_happened_and_nothing_is_left_behind(tmp_path: Path
     done = _demo(tmp_path, HOLDFAST_URL="postgresql://nowhere.invalid/x")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
-    for part in ("SIGKILL", "A new process", "Finished steps repeated:     0", "Resume:"):
+    for part in ("SIGKILL", "A new process", "Finished steps repeated:     0", "Open and resume:"):
         assert part in done.stdout
     assert "FAIL" not in done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +64,7 @@ def on_terminal(*, err: bool = False) -> bool:
     return (sys.stderr if err else sys.stdout).isatty()
 
 
+@cache
 def console(*, err: bool = False) -> Console:
     """Return what draws on the terminal."""
     from rich.console import Console
@@ -115,50 +117,57 @@ def plural(count: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. A terminal shortens those that may ``give`` way when it is narrow."""
+    """A column of a table.
+
+    Where a terminal is too narrow, columns give way: those with the higher ``give`` first, each down
+    to its ``least`` width; those with none never.
+    """
 
     title: str
     style: str = ""
     right: bool = False
-    give: bool = False
+    give: int = 0
+    least: int = 12
 
 
 def print_table(layout: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under their titles: drawn on a terminal, aligned and unabridged elsewhere."""
-    cells = [[one_line(cell) for cell in row] for row in rows]
+    """Print rows under their titles: fitted to a terminal, complete and unabridged elsewhere."""
+    shown = [at for at in range(len(layout)) if not on_terminal() or any(row[at] for row in rows)]
+    layout = [layout[at] for at in shown]
+    cells = [[one_line(row[at]) for at in shown] for row in rows]
     widths = [
         max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(layout)
     ]
-    if not on_terminal():
-        for row in ([column.title for column in layout], *cells):
-            aligned = (
-                cell.rjust(width) if column.right else cell.ljust(width)
-                for cell, width, column in zip(row, widths, layout, strict=True)
-            )
-            click.echo("  ".join(aligned).rstrip())
-        return
-    from rich.table import Table
-    from rich.text import Text
+    if on_terminal():
+        widths = _fitted(layout, widths, console().width)
+    titles = [column.title for column in layout]
+    for number, row in enumerate((titles, *cells)):
+        parts: list[tuple[str, str]] = []
+        for cell, width, column in zip(row, widths, layout, strict=True):
+            text = cell if len(cell) <= width else f"{cell[: width - 1]}…"
+            padded = text.rjust(width) if column.right else text.ljust(width)
+            parts.append((f"{padded}  ", column.style if number else "bold"))
+        parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
+        print_line(*parts)
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column, width in zip(layout, widths, strict=True):
-        table.add_column(
-            column.title,
-            style=column.style,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if column.give else width,
-        )
-    for row in cells:
-        table.add_row(*map(Text, row))
-    console().print(table)
+
+def _fitted(layout: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """Shorten the columns that give way, the most willing first, until all fit or none can."""
+    fitted = list(widths)
+    excess = sum(fitted) + 2 * (len(fitted) - 1) - room
+    for at, column in sorted(enumerate(layout), key=lambda item: -item[1].give):
+        if column.give:
+            cut = max(0, min(excess, fitted[at] - column.least))
+            fitted[at] -= cut
+            excess -= cut
+    return fitted
 
 
 def print_line(*parts: str | tuple[str, str], err: bool = False) -> None:
     """Print one line; a part may be a pair of text and style, which shows on a terminal only."""
     if not on_terminal(err=err):
-        click.echo("".join(part if isinstance(part, str) else part[0] for part in parts), err=err)
+        text = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        click.echo(text.rstrip(), err=err)
         return
     from rich.text import Text
 

@@ -124,7 +124,7 @@ def _summarise(report: DemoReport) -> None:
         ("Checkpoints", f"{report.checkpoints}, each complete on its own"),
         ("State saved", saved),
         ("Save, median", f"{report.save_ms:.1f} ms, on the disk for good"),
-        ("Resume", f"{report.resume_ms:.1f} ms"),
+        ("Open and resume", f"{report.resume_ms:.1f} ms"),
     ]
     if report.file_bytes is not None:
         rows.append(("Database file", size(report.file_bytes)))
@@ -135,6 +135,7 @@ def _summarise(report: DemoReport) -> None:
         for check, holds in report.checks.items():
             click.echo(f"{'ok  ' if holds else 'FAIL'} {check}")
         return
+    from rich.console import Group
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
@@ -144,13 +145,14 @@ def _summarise(report: DemoReport) -> None:
     grid.add_column()
     for row in rows:
         grid.add_row(*map(Text, row))
-    grid.add_row("", "")
+    checks = Text()
     for check, holds in report.checks.items():
-        mark = ("✓ ", "bold green") if holds else ("✗ ", "bold red")
-        grid.add_row(Text.assemble(mark, (check, "")), "")
+        checks.append("\n✓ " if holds else "\n✗ ", "bold green" if holds else "bold red")
+        checks.append(check)
     colour = "green" if report.ok else "red"
     title = "Nothing was lost" if report.ok else "Something went wrong"
-    console().print(Panel(grid, title=title, border_style=colour, expand=False))
+    inside = Group(grid, checks)
+    console().print(Panel(inside, title=title, border_style=colour, padding=(1, 2), expand=False))
 
 
 def _ran(worker: Worker) -> str:

@@ -17,7 +17,9 @@ from holdfast.cli.options import (
 from holdfast.cli.output import (
     answer,
     columns,
+    console,
     exact,
+    on_terminal,
     one_line,
     plural,
     print_line,
@@ -27,7 +29,8 @@ from holdfast.cli.output import (
 from holdfast.sessions import Checkpoint
 from holdfast.state.diff import Change, diff_states
 
-_VALUE = 72
+_LINE = 120
+_VALUE = 32
 
 
 @click.command("diff", short_help="Show what changed between two checkpoints.")
@@ -61,11 +64,11 @@ def command(
         }
         answer({"diff": document})
         return
-    length = None if full else _VALUE
+    width = console().width if on_terminal() else _LINE
     print_line((f"--- {_title(old)}", "bold"))
     print_line((f"+++ {_title(new)}", "bold"))
     for change in changes:
-        _print(change, length)
+        _print(change, None if full else width)
     print_line((plural(len(changes), "change"), "dim"))
 
 
@@ -82,17 +85,19 @@ def _document(change: Change) -> dict[str, Any]:
     return document
 
 
-def _print(change: Change, length: int | None) -> None:
+def _print(change: Change, width: int | None) -> None:
     path = one_line(change.path)
-    before, after = _value(change.before, length), _value(change.after, length)
+    room = width - len(path) - len("+ : ") if width is not None else None
     if change.kind == "added":
-        print_line((f"+ {path}: {after}", "green"))
+        print_line((f"+ {path}: {_value(change.after, room)}", "green"))
     elif change.kind == "removed":
-        print_line((f"- {path}: {before}", "red"))
+        print_line((f"- {path}: {_value(change.before, room)}", "red"))
     else:
+        half = (room - len(" → ")) // 2 if room is not None else None
+        before, after = _value(change.before, half), _value(change.after, half)
         print_line((f"~ {path}: ", "yellow"), (before, "red"), " → ", (after, "green"))
 
 
-def _value(value: object, length: int | None) -> str:
+def _value(value: object, room: int | None) -> str:
     text = one_line(orjson.dumps(exact(value)).decode())
-    return text if length is None else shortened(text, length)
+    return text if room is None else shortened(text, max(room, _VALUE))

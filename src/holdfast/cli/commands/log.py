@@ -19,14 +19,12 @@ from holdfast.cli.output import (
 from holdfast.sessions import Checkpoint
 
 _LAYOUT = (
-    Column("NAME", "cyan", give=True),
+    Column("NAME", "cyan", give=1, least=25),
     Column("TYPE"),
-    Column("CLASS"),
     Column("SAVED", "dim"),
-    Column("BRANCH", "green", give=True),
-    Column("STATE", right=True),
-    Column("STORED", "dim", right=True),
-    Column("NOTE", give=True),
+    Column("BRANCH", "green", give=2),
+    Column("SIZE", right=True),
+    Column("NOTE", give=3),
 )
 
 
@@ -74,11 +72,15 @@ def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
     branch = checkpoint.git_branch or (checkpoint.git_commit or "")[:10]
     return (
         checkpoint.name,
-        checkpoint.checkpoint_type,
-        checkpoint.retention_class,
+        _kind(checkpoint),
         when(checkpoint.created_at),
         f"{branch}*" if checkpoint.git_uncommitted else branch,
         size(checkpoint.size_bytes),
-        size(checkpoint.stored_bytes),
         ", ".join(notes),
     )
+
+
+def _kind(checkpoint: Checkpoint) -> str:
+    """The type, and the class where it says more."""
+    kind, kept_as = checkpoint.checkpoint_type, checkpoint.retention_class
+    return kind if kind == kept_as else f"{kind}/{kept_as}"

@@ -16,17 +16,15 @@ from holdfast.cli.output import (
     print_line,
     print_table,
     size,
-    when,
 )
 from holdfast.retention import Decision
 
 _LAYOUT = (
     Column("", "bold"),
-    Column("CHECKPOINT", "cyan", give=True),
-    Column("SESSION", give=True),
-    Column("SAVED", "dim"),
+    Column("CHECKPOINT", "cyan", give=2, least=24),
+    Column("SESSION", give=3),
     Column("STORED", right=True),
-    Column("REASON"),
+    Column("REASON", give=1, least=24),
 )
 
 
@@ -99,7 +97,6 @@ def _row(decision: Decision) -> tuple[str, ...]:
         "keep" if decision.keep else "remove",
         record.name,
         record.session_id,
-        when(record.created_at),
         size(record.stored_bytes),
         decision.reason,
     )

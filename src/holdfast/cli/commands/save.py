@@ -91,9 +91,9 @@ def command(
     print_line(
         "saved ",
         (one_line(saved.name), "bold cyan"),
-        f" in session {one_line(saved.session_id)}",
         (f"  {size(saved.size_bytes)}, {size(saved.stored_bytes)} stored", "dim"),
     )
+    print_line(("in session ", "dim"), one_line(saved.session_id))
 
 
 def _session(

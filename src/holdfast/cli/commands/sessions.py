@@ -10,10 +10,10 @@ from holdfast.model import SESSION_STATUSES
 
 _LAYOUT = (
     Column("ID", "cyan"),
-    Column("AGENT", give=True),
+    Column("AGENT", give=1),
     Column("STATUS"),
     Column("CREATED", "dim"),
-    Column("TASK", give=True),
+    Column("TASK", give=2),
 )
 
 

@@ -62,7 +62,8 @@ def _facts(found: Checkpoint) -> list[tuple[str, str | None]]:
     progress = found.progress
     done = f"{progress['completed']} of {progress['total']} tasks completed"
     branch = found.git_branch or ("detached" if found.git_commit else None)
-    dirty = " with uncommitted files" if found.git_uncommitted else ""
+    commit = (found.git_commit or "no commit yet")[:13]
+    dirty = ", files uncommitted" if found.git_uncommitted else ""
     kept = ", ".join(
         word
         for word, holds in (
@@ -82,7 +83,7 @@ def _facts(found: Checkpoint) -> list[tuple[str, str | None]]:
         ("Kept as", kept),
         ("Expires", when(found.expires_at)),
         ("Restored", when(found.restored_at)),
-        ("Git", f"{branch} at {(found.git_commit or 'no commit')[:10]}{dirty}" if branch else None),
+        ("Git", f"{branch}, {commit}{dirty}" if branch else None),
         ("Size", f"{size(found.size_bytes)}, {size(found.stored_bytes)} stored"),
         ("Progress", done if progress["total"] else None),
         ("Metadata", ", ".join(f"{k}={v}" for k, v in (found.metadata or {}).items())),

@@ -175,7 +175,8 @@ def main(orders: Orders) -> None:
 
 def command_line(orders: Orders) -> list[str]:
     """Return the command that starts this program."""
-    return [sys.executable, "-m", "holdfast.cli.demo.agent", json.dumps(asdict(orders))]
+    # -P: nothing in the working directory may pass for one of our modules.
+    return [sys.executable, "-P", "-m", "holdfast.cli.demo.agent", json.dumps(asdict(orders))]
 
 
 if __name__ == "__main__":

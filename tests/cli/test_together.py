@@ -1,0 +1,76 @@
+"""What other faces and other stores hold can be seen from the command line."""
+
+import json
+
+import pytest
+
+from holdfast import CheckpointableMixin, SessionManager, SQLiteCheckpointSaver
+from tests.cli.conftest import CommandLine
+
+
+class Planner(CheckpointableMixin):
+    """An agent as users write them."""
+
+
+@pytest.mark.row("S2-20")
+def test_mixin_saver_session_manager_and_command_line_share_one_database(cli: CommandLine) -> None:
+    cli.ok("init")
+    database = cli.project / ".agents" / "sessions.db"
+    with SQLiteCheckpointSaver(str(database)) as saver:
+        planner = Planner()
+        planner.init_checkpointing(saver, "job-0007")
+        planner.save_checkpoint("plan", {"todo": ["a", "b"]})
+        planner.save_checkpoint("act", {"todo": ["b"]})
+
+    # The command line sees the thread as a session and its puts as checkpoints …
+    assert [one["id"] for one in cli.json("sessions")["sessions"]] == ["job-0007"]
+    first, second = reversed(cli.json("log", "job-0007")["checkpoints"])
+    changes = cli.json("diff", "-s", "job-0007", first["id"], second["id"])["diff"]["changes"]
+    assert [change["kind"] for change in changes] == ["removed"]
+    assert cli.json("show", "-s", "job-0007")["checkpoint"]["state"]["todo"] == ["b"]
+
+    # … the session manager resumes it, the command line saves into it …
+    with SessionManager.open(project_dir=cli.project) as manager:
+        session = manager.resume_session("job-0007")
+        assert session.state["todo"] == ["b"]
+        session.save_checkpoint("by-hand", state={"todo": []})
+    saved = cli.save("from-the-shell", {"todo": ["c"]}, "--session", "job-0007")
+    assert saved["session_id"] == "job-0007"
+
+    # … and an agent with the mixin goes on from there.
+    with SQLiteCheckpointSaver(str(database)) as saver:
+        planner = Planner()
+        planner.init_checkpointing(saver, "job-0007")
+        assert planner.restore_checkpoint() == {"todo": ["c"]}
+        planner.save_checkpoint("act", {"todo": []})
+    assert len(cli.json("log", "job-0007")["checkpoints"]) == 5
+    assert cli.json("verify")["verify"] == {"ok": True, "checked": 5, "damaged": []}
+
+
+def test_commands_work_on_postgresql(cli: CommandLine, postgres_url: str) -> None:
+    store = ("--url", postgres_url)
+    assert cli("log", *store, "--json").error["code"] == "schema_missing"
+    report = cli.json("init", *store)["project"]
+    assert report["database"] == "prepared"
+    assert cli.json("init", *store)["project"]["database"] == "present"
+    assert not (cli.project / ".agents").exists()
+    cli.save("first", {"step": 1}, *store)
+    cli.save("second", {"step": 2}, *store)
+    assert [one["name"] for one in cli.json("log", *store)["checkpoints"]] == ["second", "first"]
+    assert cli.json("show", "first", *store)["checkpoint"]["state"] == {"step": 1}
+    assert cli.json("verify", *store)["verify"]["ok"] is True
+    assert cli.json("gc", *store)["gc"]["chunks"] == 0
+    assert cli.json("prune", "--dry-run", *store)["prune"]["removed"] == 0
+
+
+def test_the_demonstration_runs_on_postgresql(cli: CommandLine, postgres_url: str) -> None:
+    report = cli.json("demo", "--url", postgres_url)["demo"]
+    assert report["ok"] is True
+    assert report["file_bytes"] is None
+
+
+def test_a_server_that_is_not_there_is_one_line_without_the_password(cli: CommandLine) -> None:
+    answer = cli("log", "--url", "postgresql://me:s3cret@127.0.0.1:1/x?connect_timeout=2", "--json")
+    assert answer.code == 6
+    assert json.loads(answer.err)["error"]["code"] == "store_unavailable"
+    assert "s3cret" not in answer.err
