@@ -63,7 +63,9 @@ class BaseCheckpointer(ABC):
         self._trim = Trim(keep=check_cap(max_checkpoints_per_thread))
         self._ttl = _check_ttl(ttl_seconds)
         self._now = None if now is None else _seconds(now)
-        self._new_id = new_id if self._now is None else IdFactory(self._now)
+        # One look at a given clock serves a put's id and its time; ids keep to their own order.
+        self._moment = 0.0
+        self._new_id = new_id if self._now is None else IdFactory(lambda: self._moment)
         self._encoders = ThreadEncoders()
 
     async def put(self, thread_id: str, snapshot: Mapping[str, Any]) -> str:
@@ -75,10 +77,15 @@ class BaseCheckpointer(ABC):
         """
         check_session_id(thread_id)
         version = _version(snapshot)
+        created_at = None
+        if self._now is not None:
+            self._moment = self._now()
+            created_at = datetime.fromtimestamp(self._moment, UTC)
         checkpoint_id = self._new_id()
         for attempt in self._memory().attempts((thread_id, self._namespace), snapshot):
             with attempt as encoded:
-                await self._send(self._draft(thread_id, checkpoint_id, version, encoded))
+                draft = self._draft(thread_id, checkpoint_id, version, created_at, encoded)
+                await self._send(draft)
         return checkpoint_id
 
     async def get(self, thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any] | None:
@@ -186,9 +193,13 @@ class BaseCheckpointer(ABC):
         return self._encoders
 
     def _draft(
-        self, thread_id: str, checkpoint_id: str, version: int, encoded: EncodedState
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        version: int,
+        created_at: datetime | None,
+        encoded: EncodedState,
     ) -> NewCheckpoint:
-        moment = None if self._now is None else datetime.fromtimestamp(self._now(), UTC)
         # Expiry follows the real clock, since that is the one that databases look at.
         expires_at = None if self._ttl is None else datetime.now(UTC) + self._ttl
         return NewCheckpoint(
@@ -206,7 +217,7 @@ class BaseCheckpointer(ABC):
             checkpoint_type="auto",
             retention_class="step",
             expires_at=expires_at,
-            created_at=moment,
+            created_at=created_at,
             trim=self._trim,
             session=thread_session(self._tenant, KIND, thread_id),
         )

@@ -117,7 +117,7 @@ CREATE OR REPLACE VIEW {schema}.{table} AS
 SELECT c.session_id AS thread_id,
        c.id::text AS checkpoint_id,
        holdfast.checkpoint_state(c.id) AS snapshot,
-       c.version,
+       c.version::integer AS version,
        c.size_bytes::integer AS size_bytes,
        c.created_at
   FROM holdfast.session_checkpoints AS c
