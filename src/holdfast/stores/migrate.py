@@ -43,5 +43,5 @@ def require_current(available: Sequence[Migration], applied: Mapping[int, str], 
     if missing:
         raise SchemaMissing(
             f"{url} lacks {', '.join(migration.name for migration in missing)}. Nothing was "
-            f"changed. Open it with ensure_schema=True, or apply: holdfast schema"
+            f"changed. Run holdfast init, or open it with ensure_schema=True"
         )

@@ -86,7 +86,8 @@ _ADVICE: Final[dict[type[HoldfastError], str]] = {
     StoreFull: "Nothing was written and the earlier checkpoints are intact; make room and retry.",
     StoreReadOnly: "Nothing was written; connect to the primary or make the database writable.",
     AccessDenied: "Nothing was written; check the user, the password and its rights.",
-    SchemaMissing: "Nothing was written; open the store with ensure_schema=True.",
+    SchemaMissing: "Nothing was written; run holdfast init, or open the store with "
+    "ensure_schema=True.",
     InvalidConfiguration: "Nothing was written; use a connection with that isolation level.",
 }
 

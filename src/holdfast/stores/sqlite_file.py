@@ -334,7 +334,7 @@ class DatabaseFile:
         while not parent.exists():
             made.append(parent)
             parent = parent.parent
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in made:
             _sync_directory(directory.parent)
         with _opening, suppress(FileExistsError):

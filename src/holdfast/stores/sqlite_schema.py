@@ -24,7 +24,8 @@ def check_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
     """Raise unless the tables are there and current; change nothing."""
     if connection.pragma("application_id") != APPLICATION_ID:
         raise SchemaMissing(
-            f"{file.url} is empty. Nothing was changed: open it with ensure_schema=True"
+            f"{file.url} is empty. Nothing was changed: run holdfast init, or open it with "
+            f"ensure_schema=True"
         )
     require_current(migrations("sqlite"), _applied(connection), file.url)
     _use_log(connection)
