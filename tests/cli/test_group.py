@@ -120,6 +120,15 @@ def test_a_newer_schema_is_refused(cli: CommandLine) -> None:
     assert answer.error["code"] == "schema_too_new"
 
 
+def test_an_empty_file_is_not_turned_into_a_database_by_looking(cli: CommandLine) -> None:
+    Path("empty.db").touch()
+    answer = cli("log", "--url", "empty.db", "--json")
+    assert answer.code == 6
+    assert answer.error["code"] == "schema_missing"
+    assert "run holdfast init" in answer.error["message"]
+    assert Path("empty.db").stat().st_size == 0
+
+
 def test_an_unknown_kind_of_store_is_an_input_error(cli: CommandLine) -> None:
     answer = cli("log", "--url", "mysql://x/y", "--json")
     assert answer.code == 2

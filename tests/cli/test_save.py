@@ -1,4 +1,5 @@
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_saving_goes_to_the_newest_session_that_is_not_completed(
     manager.create_session("x", session_id="open")
     manager.create_session("x", session_id="done").complete()
     assert cli.json("save", "a")["checkpoint"]["session_id"] == "open"
+
+
+def test_a_database_that_saving_creates_is_private_too(cli: CommandLine) -> None:
+    cli.save("first", {})
+    home = cli.project / ".agents"
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home / "sessions.db").stat().st_mode) == 0o600
 
 
 def test_agent_type_starts_a_session_only_when_there_is_none(cli: CommandLine) -> None:

@@ -1,6 +1,8 @@
 """What a person sees: colours on a terminal, unless NO_COLOR is set; plain text anywhere else."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -89,3 +91,42 @@ def test_verify_draws_a_bar_only_for_those_who_wait(
             time.sleep(0.02)
             progress(2)
             progress(3)
+
+
+@pytest.fixture
+def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw as on a terminal, into the answer of a command that runs in this process."""
+    from holdfast.cli import output
+    from holdfast.cli.commands import demo, diff, log
+
+    for module in (output, demo, diff, log):
+        monkeypatch.setattr(module, "on_terminal", lambda err=False: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    output.console.cache_clear()
+
+
+@pytest.mark.usefixtures("_drawn", "_two_checkpoints")
+def test_tables_fit_the_terminal_and_leave_out_empty_columns(cli: CommandLine) -> None:
+    cli.save("x" * 100, {}, "-m", "a description " * 10)
+    log = cli.ok("log").splitlines()
+    assert log[0].startswith("session ")
+    assert "BRANCH" not in log[1]
+    assert all(len(line) <= 80 for line in log)
+    assert log[2].startswith("xxx")
+    assert "…" in log[2]
+    assert all(len(line) <= 80 for line in cli.ok("diff", "one", "two").splitlines())
+    assert '"step": 2' in cli.ok("show", "two")
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_the_demonstration_ends_with_a_panel(cli: CommandLine) -> None:
+    out = cli.ok("demo", "--keep")
+    assert "Nothing was lost" in out
+    assert "✓ no finished step was repeated" in out
+    kept = re.search(r"Kept in (\S+)\. Look around:", out)
+    assert kept is not None
+    try:
+        found = cli.json("log", "--project-dir", kept[1])["checkpoints"]
+        assert len(found) == 12
+    finally:
+        shutil.rmtree(kept[1])
