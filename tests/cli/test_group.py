@@ -135,6 +135,18 @@ def test_an_unknown_kind_of_store_is_an_input_error(cli: CommandLine) -> None:
     assert answer.error["code"] == "invalid_url"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("log", "\udcff"), ("log", "--url", "\udcff"), ("save", "\udcff"), ("\udcff",)],
+)
+def test_arguments_that_are_not_text_are_refused_in_text(
+    cli: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    cli.save("first", {})
+    assert cli(*arguments).code in (2, 3, 6)
+    assert "udcff" in cli(*arguments, "--json").error["message"]
+
+
 def test_a_bad_configuration_file_is_an_input_error(cli: CommandLine) -> None:
     cli.ok("init")
     Path(".agents/holdfast.toml").write_text("ulr = 'typo'\n")

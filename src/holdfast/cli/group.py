@@ -106,6 +106,8 @@ def _report(
 ) -> None:
     from holdfast.cli.output import one_line, to_json
 
+    # An argument need not be valid text, and messages quote arguments.
+    message = message.encode("utf-8", "backslashreplace").decode()
     if as_json:
         click.echo(to_json({"error": {"code": code, "message": message}}, indent=False), err=True)
         return
