@@ -281,4 +281,6 @@ def test_a_coverage_gate_runs_in_ci() -> None:
     assert settings["tool"]["coverage"]["report"]["fail_under"] >= 80
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"^test:.*\n\t\$\(PYTEST\).*--cov", makefile, re.MULTILINE)
-    assert re.search(r"^check: .*\btest\b", makefile, re.MULTILINE)
+    ci = (REPOSITORY / ".ci/run").read_text(encoding="utf-8")
+    assert re.search(r"^set -e", ci, re.MULTILINE)
+    assert re.search(r"^make test$", ci, re.MULTILINE)
