@@ -396,6 +396,10 @@ class AsyncSessionManager:
 
         return await self._run(read)
 
+    async def get_checkpoint(self, checkpoint_id: str) -> Checkpoint:
+        """See `SessionManager.get_checkpoint`; its state is read already."""
+        return await self._run(lambda: _loaded(self._manager.get_checkpoint(checkpoint_id)))
+
     async def create_session(
         self,
         agent_type: str,

@@ -54,3 +54,13 @@ def test_an_unknown_checkpoint_is_not_found(cli: CommandLine) -> None:
     cli.save("one", BEFORE)
     assert cli("diff", "one", "three").code == 3
     assert cli("diff").code == 2
+
+
+def test_checkpoints_of_two_sessions_are_compared_by_id(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    one = manager.create_session("a").save_checkpoint("x", state={"n": 1})
+    two = manager.create_session("b").save_checkpoint("y", state={"n": 2})
+    (change,) = cli.json("diff", one.id, two.id)["diff"]["changes"]
+    assert (change["path"], change["before"], change["after"]) == ("$.n", 1, 2)
+    assert cli.json("show", one.id)["checkpoint"]["state"] == {"n": 1}

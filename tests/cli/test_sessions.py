@@ -1,5 +1,7 @@
 from datetime import datetime, timedelta
 
+import pytest
+
 from holdfast import SessionManager
 from tests.cli.conftest import CommandLine
 
@@ -56,3 +58,16 @@ def test_tenants_do_not_see_each_other(cli: CommandLine) -> None:
     cli.save("mine", {}, "--tenant", "a")
     assert len(cli.json("sessions", "--tenant", "a")["sessions"]) == 1
     assert cli.json("sessions", "--tenant", "b")["sessions"] == []
+
+
+@pytest.mark.row("S1-45", "S1-86")
+def test_powershell_gets_its_own_kind_of_keys(cli: CommandLine, manager: SessionManager) -> None:
+    session = manager.create_session("planner", task_description="t", metadata={"my_key": 1})
+    session.save_checkpoint("one", state={"snake_case": {"stays_so": 1}})
+    (found,) = cli.json("sessions", "--pascal-case")["Sessions"]
+    assert (found["AgentType"], found["TaskDescription"]) == ("planner", "t")
+    assert datetime.fromisoformat(found["CreatedAt"]) == session.created_at
+    assert found["Metadata"] == {"my_key": 1}
+    shown = cli.json("show", "--pascal-case")["Checkpoint"]
+    assert shown["GitBranch"] is None
+    assert shown["State"] == {"snake_case": {"stays_so": 1}}

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
+from holdfast.cli.output import PASCAL_CASE
 from holdfast.errors import SessionNotFound
+from holdfast.ids import is_uuid
 from holdfast.sessions import Checkpoint, Session, SessionManager
 
 
@@ -34,6 +36,11 @@ def common_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
     @click.option(
+        "--pascal-case",
+        is_flag=True,
+        help="The same with keys like CreatedAt, as PowerShell writes them.",
+    )
+    @click.option(
         "--url",
         metavar="URL",
         help="The store: a path, sqlite:///…, postgresql://…. Default: HOLDFAST_URL, then "
@@ -50,12 +57,15 @@ def common_options(function: Callable[..., None]) -> Callable[..., None]:
     def command(
         *args: Any,
         as_json: bool,
+        pascal_case: bool,
         url: str | None,
         tenant: str | None,
         project_dir: str | None,
         **kwargs: Any,
     ) -> None:
-        function(Common(as_json, url, tenant, project_dir), *args, **kwargs)
+        if pascal_case:
+            click.get_current_context().meta[PASCAL_CASE] = True
+        function(Common(as_json or pascal_case, url, tenant, project_dir), *args, **kwargs)
 
     return command
 
@@ -83,6 +93,19 @@ def chosen_session(manager: SessionManager, reference: str | None) -> Session:
     return manager.get_session(reference)
 
 
-def chosen_checkpoint(session: Session, reference: str | None) -> Checkpoint:
-    """Return the checkpoint that was named, or the latest one."""
-    return session.latest_checkpoint() if reference is None else session.get_checkpoint(reference)
+def chosen_checkpoint(
+    manager: SessionManager,
+    session: str | None,
+    reference: str | None,
+    *,
+    beside: Checkpoint | None = None,
+) -> Checkpoint:
+    """Return the checkpoint that was named, or the latest one. A whole id may be of any session.
+
+    ``beside`` is another checkpoint of the same command, whose session is meant unless one is named.
+    """
+    if session is None and reference is not None and is_uuid(reference):
+        return manager.get_checkpoint(reference)
+    near = beside.session_id if beside is not None else None
+    chosen = chosen_session(manager, session or near)
+    return chosen.latest_checkpoint() if reference is None else chosen.get_checkpoint(reference)

@@ -26,6 +26,10 @@ from holdfast.state.tags import tagged
 if TYPE_CHECKING:
     from rich.console import Console
 
+PASCAL_CASE: Final = "holdfast.pascal_case"
+"""Where the context of a command says that keys are wanted in that form."""
+
+_STORED: Final = frozenset({"state", "metadata", "task_state", "value", "changes"})
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -39,7 +43,23 @@ def to_json(document: Mapping[str, Any], *, indent: bool = True) -> bytes:
 
 def answer(document: Mapping[str, Any]) -> None:
     """Print an answer for programs."""
+    if click.get_current_context().meta.get(PASCAL_CASE):
+        document = _pascal_case(document)
     click.echo(to_json(document))
+
+
+def _pascal_case(document: Any) -> Any:
+    """Return an answer with keys like CreatedAt; what users stored keeps its own."""
+    if isinstance(document, list):
+        return [_pascal_case(item) for item in document]
+    if not isinstance(document, dict):
+        return document
+    return {
+        "".join(part.capitalize() for part in key.split("_")): (
+            value if key in _STORED else _pascal_case(value)
+        )
+        for key, value in document.items()
+    }
 
 
 def columns(record: CheckpointRecord | SessionRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from holdfast.config import load_config
 from holdfast.errors import (
     AgentNotFound,
+    CheckpointNotFound,
     IllegalTransition,
     InvalidFilter,
     InvalidIdentifier,
@@ -36,6 +37,7 @@ from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.lookup import get_session_record
 from holdfast.sessions.session import Session, Surroundings
 from holdfast.stores import Store, open_store
+from holdfast.stores.base import first
 from holdfast.verification import VerifyReport, verify_store
 
 _TASK_BYTES = 64 * 1024
@@ -162,6 +164,14 @@ class SessionManager:
         """Return an agent's newest checkpoint over all of its sessions, or None."""
         record = self._store.latest_of_agent(check_uuid(agent_id, "agent id"))
         return Checkpoint.of(record, self._store) if record is not None else None
+
+    def get_checkpoint(self, checkpoint_id: str) -> Checkpoint:
+        """Look at a checkpoint of whatever session by its id, without restoring it."""
+        query = CheckpointQuery(id=check_uuid(checkpoint_id, "checkpoint id"))
+        record = first(self._store.list_checkpoints(query))
+        if record is None:
+            raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
+        return Checkpoint.of(record, self._store)
 
     # Sessions --------------------------------------------------------------------------------
 

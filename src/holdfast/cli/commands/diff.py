@@ -10,7 +10,6 @@ import orjson
 from holdfast.cli.options import (
     Common,
     chosen_checkpoint,
-    chosen_session,
     common_options,
     session_option,
 )
@@ -53,8 +52,8 @@ def command(
       holdfast diff before-refactor --json
     """
     with common.open() as manager:
-        chosen = chosen_session(manager, session)
-        old, new = chosen_checkpoint(chosen, before), chosen_checkpoint(chosen, after)
+        old = chosen_checkpoint(manager, session, before)
+        new = chosen_checkpoint(manager, session, after, beside=old)
         changes = list(diff_states(old.state, new.state))
     if common.json:
         document = {

@@ -7,7 +7,6 @@ import click
 from holdfast.cli.options import (
     Common,
     chosen_checkpoint,
-    chosen_session,
     common_options,
     session_option,
 )
@@ -41,7 +40,7 @@ def command(common: Common, checkpoint: str | None, session: str | None) -> None
       holdfast show --json | jq .checkpoint.state
     """
     with common.open() as manager:
-        found = chosen_checkpoint(chosen_session(manager, session), checkpoint)
+        found = chosen_checkpoint(manager, session, checkpoint)
         state = exact(found.state)
         if common.json:
             content = {
