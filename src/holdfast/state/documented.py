@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import InvalidState
-from holdfast.state.tags import member, normalise
+from holdfast.state.tags import member, normalise, shown
 
 Check: TypeAlias = Callable[[Any, str], object]
 
@@ -49,7 +49,7 @@ def _text(value: Any, path: str) -> None:
 
 def _count(value: Any, path: str) -> None:
     if value is not None and _expect(value, int, path, "an int or None") < 0:
-        raise InvalidState(f"{path} must not be negative: {value}")
+        raise InvalidState(f"{path} must not be negative: {shown(value)}")
 
 
 def _number(value: Any, path: str) -> None:
@@ -84,7 +84,7 @@ def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
 
 def _task_status(value: Any, path: str) -> None:
     if normalise(value) not in TASK_STATUSES:
-        raise InvalidState(f"{path} must be one of {', '.join(TASK_STATUSES)}, not {value!r:.80}")
+        raise InvalidState(f"{path} must be one of {', '.join(TASK_STATUSES)}, not {shown(value)}")
 
 
 def _task_state(value: Any, path: str) -> None:
@@ -96,7 +96,7 @@ def _task_state(value: Any, path: str) -> None:
     seen: set[str] = set()
     for at, task in enumerate(tasks_in({"task_state": value})):
         if task["id"] in seen:
-            raise InvalidState(f"{path}[{at}].id repeats {task['id']!r:.80}")
+            raise InvalidState(f"{path}[{at}].id repeats {shown(task['id'])}")
         seen.add(task["id"])
 
 

@@ -10,6 +10,7 @@ Nothing that is remembered belongs to the caller: digests, and copies or immutab
 
 from __future__ import annotations
 
+import gc
 import marshal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ ROOT_INLINE_BYTES: Final = 1024
 MAX_SEQUENCES: Final = 256
 REMEMBERED_BYTES: Final = 8 * 1024 * 1024
 _LIST_HEADER: Final = 5  # marshal: a type byte and the count
+_BLOCK: Final = 128
+_MOST_CONTAINERS: Final = 20_000  # in one block
 _BYTES_TAG: Final = len('{"$t":"bytes","v":""}')
 
 Keys: TypeAlias = tuple[str, ...]
@@ -47,7 +50,7 @@ class _Sequence:
     kind: str
     layout: Layout
     json_bytes: int = 0
-    known: bytes | str | None = None
+    known: list[bytes] | str | None = None
     count: int = 0
 
 
@@ -189,13 +192,11 @@ class _Encoding:
         if room <= 0 or MARK in value or not _plain_names(value):
             return self.whole(value, keys, room)
         marks = False
-        parts: dict[str, Any] = value
-        if parted := [key for key, item in value.items() if not _simple(item)]:
-            parts = dict(value)
-            for key in parted:
-                text, marked = self.item(value[key], (*keys, key), room - 1)
-                parts[key] = orjson.Fragment(text)
-                marks |= marked
+        parts = value.copy()
+        for key in [key for key, item in parts.items() if not _simple(item)]:
+            text, marked = self.item(parts[key], (*keys, key), room - 1)
+            parts[key] = orjson.Fragment(text)
+            marks |= marked
         text = orjson.dumps(parts)
         if len(text) < inline:
             return text, marks
@@ -227,13 +228,13 @@ class _Encoding:
         # Recognised by what it was before it is serialised: should another thread change the list
         # in between after all, the next save notices and writes it in full.
         value = value[:]
-        known = _marshalled(value)
+        known = _marshalled(value, self.budget)
         old = self.old.get(keys)
         if (
             old is not None
             and known is not None
-            and type(old.known) is bytes
-            and known.startswith(memoryview(old.known)[_LIST_HEADER:], _LIST_HEADER)
+            and type(old.known) is list
+            and _begins_with(known, old.known)
         ):
             return self.grown_list(value, keys, room, old, known), True
         known = self.remembered(known)
@@ -248,7 +249,7 @@ class _Encoding:
         return placeholder, True
 
     def grown_list(
-        self, value: list[Any], keys: Keys, room: int, old: _Sequence, known: bytes
+        self, value: list[Any], keys: Keys, room: int, old: _Sequence, known: list[bytes]
     ) -> bytes:
         kind, layout, size = old.kind, old.layout, old.json_bytes
         if new := value[old.count :]:
@@ -286,11 +287,14 @@ class _Encoding:
         self.hidden += sequence.json_bytes - len(placeholder)
         return placeholder
 
-    def remembered(self, known: bytes | str | None) -> Any:
+    def remembered(self, known: list[bytes] | str | None) -> Any:
         """Return what recognises a value, as long as all of it together stays within bounds."""
-        if known is None or len(known) > self.budget:
+        if known is None:
             return None
-        self.budget -= len(known)
+        size = len(known) if isinstance(known, str) else sum(map(len, known))
+        if size > self.budget:
+            return None
+        self.budget -= size
         return known
 
 
@@ -321,17 +325,55 @@ def _simple(value: Any) -> bool:
     return kind is bool or value is None
 
 
-def _marshalled(value: list[Any]) -> bytes | None:
+def _marshalled(value: list[Any], budget: int) -> list[bytes] | None:
     """Return a list in a form whose equality means equal values of equal types.
 
-    Elements follow each other, each ending where it says, so a prefix means equal elements too.
     Version 2 is the last without references to shared objects, which would depend on more than the
-    value. None when an element is no plain builtin or is nested too deeply.
+    value. It is made in blocks, because one large buffer would be fetched from the system anew each
+    time. None when an element is no plain builtin, is nested too deeply, or all of it takes more
+    than ``budget`` bytes.
     """
+    blocks: list[bytes] = []
     try:
-        return marshal.dumps(value, 2)
+        for at in range(0, len(value), _BLOCK):
+            block = value[at : at + _BLOCK]
+            if not _is_bounded(block):
+                return None
+            blocks.append(marshal.dumps(block, 2))
+            budget -= len(blocks[-1])
+            if budget < 0:
+                return None
     except ValueError:
         return None
+    return blocks
+
+
+def _is_bounded(block: list[Any]) -> bool:
+    """Tell whether a walk over what is inside comes to an end soon.
+
+    marshal notices that it is too deep but goes on: a list that contains itself twice would keep it
+    busy for ever. What the collector does not track cannot contain itself.
+    """
+    visited = 0
+    level = list(filter(gc.is_tracked, block))
+    for _ in range(MAX_DEPTH):
+        visited += len(level)
+        if not level or visited > _MOST_CONTAINERS:
+            break
+        level = list(filter(gc.is_tracked, gc.get_referents(*level)))
+    return not level
+
+
+def _begins_with(new: list[bytes], old: list[bytes]) -> bool:
+    """Tell whether a marshalled list begins with the elements of an older one.
+
+    Elements follow each other, each ending where it says, so a prefix means equal elements too.
+    """
+    if len(new) < len(old):
+        return False
+    *full, last = old
+    elements = memoryview(last)[_LIST_HEADER:]
+    return new[: len(full)] == full and new[len(full)].startswith(elements, _LIST_HEADER)
 
 
 def _utf8(value: str) -> bytes:

@@ -208,9 +208,11 @@ class _Tagging:
         if plain is not value:
             return self.value(plain, room)
         document = _scalar(value)
-        if type(value) not in _EXACT_SCALARS and untagged(document) != value:
-            name = type(value).__name__
-            raise _Refusal(f"a value of type {name} says more than its stored form can")
+        if type(value) not in _EXACT_SCALARS:
+            same = untagged(document) == value
+            if not same:
+                name = type(value).__name__
+                raise _Refusal(f"a value of type {name} says more than its stored form can")
         return document
 
 
@@ -229,11 +231,19 @@ def _text(value: str) -> Json:
 def _key(key: object) -> str:
     plain = key.value if isinstance(key, Enum) else key
     if not isinstance(plain, str):
-        raise _Refusal(f"a key must be a str, not {type(key).__name__}: {key!r:.80}")
+        raise _Refusal(f"a key must be a str, not {type(key).__name__}: {shown(key)}")
     name = str.__str__(plain)
     if not is_unicode(name):
         raise _Refusal(f"a key has a lone surrogate: {name!a:.80}")
     return name
+
+
+def shown(value: object) -> str:
+    """Return a short form for messages; an object's own repr may be long or fail."""
+    try:
+        return f"{value!a:.80}"
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 def is_unicode(text: str) -> bool:
@@ -335,7 +345,7 @@ def _read_tag(document: dict[str, Any], room: int) -> Any:
         raise StateCorrupt(f"a stored document has the unknown tag {kind!r:.80}")
     try:
         return reader(document, room - 1)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise StateCorrupt(f"a stored value tagged {kind!r} cannot be read: {error}") from None
 
 
