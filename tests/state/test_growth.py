@@ -33,7 +33,7 @@ def _append_messages(
 
 
 def test_a_thousand_appends_write_little_more_than_twice_their_content() -> None:
-    chunks, _, state, new_bytes, most_refs = _append_messages(1000)
+    _, _, state, new_bytes, most_refs = _append_messages(1000)
     size = len(orjson.dumps(state))
     assert 900_000 < size < 1_100_000
     assert new_bytes < 2_600_000
