@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from holdfast.state.tags import member, tagged
+from holdfast.state.codec import dump
+from holdfast.state.tags import member
 
 Kind: TypeAlias = Literal["added", "removed", "changed"]
 
@@ -73,4 +74,4 @@ def _same(one: Any, other: Any) -> bool:
     if kind is str or kind is int or kind is bool or one is None:
         return bool(one == other)
     # Zeros, decimals and times can be equal and yet differ in what is stored.
-    return bool(tagged(one, "$", jsonb=True) == tagged(other, "$", jsonb=True))
+    return dump(one, "$") == dump(other, "$")
