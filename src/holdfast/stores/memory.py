@@ -434,6 +434,8 @@ class MemoryStore(Store):
         with self._open():
             now = self._now()
             session = self._sessions.get(draft.session_id)
+            if session is None and brings is None:
+                raise SessionNotFound(f"no session has the id {draft.session_id!r}")
             stored = self._checkpoints.get(draft.id)
             if stored is not None:
                 if stored.record.session_id != draft.session_id:
@@ -441,8 +443,6 @@ class MemoryStore(Store):
                 return PutResult(_checkpoint(stored), created=False)
             line = None if session is None else session.lines.get(draft.namespace)
             replaced, seq = ([], None) if line is None else _standing(line, draft, now)
-            if session is None and brings is None:
-                raise SessionNotFound(f"no session has the id {draft.session_id!r}")
             self._require_chunks(draft.expects, draft.chunks)
             if session is None:
                 session = self._insert_session(cast("NewSession", brings))
