@@ -77,14 +77,17 @@ def read_manifest(payload: Payload) -> Manifest:
     text = sealed[:-_SUM_TEXT] + b"}"
     if _sealed(text, payload.refs) != sealed:
         raise StateCorrupt("the manifest is damaged: its sum does not fit")
-    match load_json(text, "the manifest"):
-        case {"v": 1, "seqs": list(table), "state": state, **more}:
-            refs = unpack_refs(payload.refs)
-            return Manifest(state, more.get("context", {}), _sequences(table, refs))
-        case {"v": int(version)} if version != FORMAT:
-            reason = f"the manifest has format {version}, this version reads {FORMAT}"
-            raise StateCorrupt(reason)
-    raise StateCorrupt("the manifest lacks what every manifest has")
+    document = load_json(text, "the manifest")
+    if type(document) is not dict or type(document.get("v")) is not int:
+        raise StateCorrupt("the manifest lacks what every manifest has")
+    if document["v"] != FORMAT:
+        reason = f"the manifest has format {document['v']}, this version reads {FORMAT}"
+        raise StateCorrupt(reason)
+    table = document.get("seqs")
+    if type(table) is not list or "state" not in document:
+        raise StateCorrupt("the manifest lacks what every manifest has")
+    sequences = _sequences(table, unpack_refs(payload.refs))
+    return Manifest(document["state"], document.get("context", {}), sequences)
 
 
 def _sequences(table: list[Any], refs: list[Ref]) -> list[tuple[str, list[Ref]]]:

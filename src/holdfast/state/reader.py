@@ -79,14 +79,14 @@ class _Reading:
         self.leaves = expand_each([refs for _, refs in sequences], read_chunks)
         self.read_chunks = read_chunks
         self.chunks: dict[bytes, bytes] = {}
-        self.uses: Counter[bytes] = Counter()
+        self.needed: dict[bytes, int] = {}  # by how many leaves that are still to be read
         self.used: set[int] = set()
 
     def decode(self) -> DecodedState:
         if self.leaves:
             # One read for all content, however many sequences there are.
-            self.uses.update(ref.digest for leaves in self.leaves for ref in leaves)
-            self.chunks = dict(self.read_chunks(list(self.uses)))
+            self.needed = Counter(ref.digest for leaves in self.leaves for ref in leaves)
+            self.chunks = dict(self.read_chunks(list(self.needed)))
         state = self.resolve(self.manifest.state, MAX_DEPTH + 8)
         context = self.resolve(self.manifest.context, MAX_DEPTH + 8)
         if type(state) is not dict or type(context) is not dict:
@@ -107,10 +107,10 @@ class _Reading:
             self.chunks.update(self.read_chunks(missing))
         parts = [check_chunk(ref, self.chunks.get(ref.digest)) for ref in leaves]
         content = b"".join((*parts, ending))
-        # A chunk that nothing else needs makes room for what is built from it.
-        self.uses.subtract(ref.digest for ref in leaves)
         for ref in leaves:
-            if self.uses[ref.digest] <= 0:
+            self.needed[ref.digest] = self.needed.get(ref.digest, 1) - 1
+            if not self.needed[ref.digest]:
+                # It makes room for what is built from it.
                 self.chunks.pop(ref.digest, None)
         return content
 
