@@ -12,13 +12,15 @@ import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import lru_cache, partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID, uuid5
 
-from holdfast.errors import ChunksMissing, InvalidConfiguration
+from holdfast.errors import ChunksMissing, InvalidConfiguration, InvalidUrl
 from holdfast.model import NewAgent, NewSession, Payload
 from holdfast.state import EncodedState, StateEncoder
+from holdfast.stores import Store
 
 T = TypeVar("T")
 ThreadKey: TypeAlias = tuple[str, str]
@@ -56,6 +58,17 @@ def check_cap(cap: float | None) -> int | None:
             f"max_checkpoints_per_thread must be a whole number above 0, or None: {cap!r}"
         )
     return cap
+
+
+def open_file(path: str | Path, tenant: str) -> Store:
+    """Open the SQLite store of a file, which must be one."""
+    from holdfast.stores.sqlite import SqliteStore
+
+    if str(path) == ":memory:":
+        raise InvalidUrl(
+            "SQLite keeps its data in a file here; for memory there is a class of its own"
+        )
+    return SqliteStore(path, tenant=tenant)
 
 
 class ThreadEncoders:

@@ -250,6 +250,17 @@ def test_erased_threads_leave_nothing_behind(postgres_server: PostgresServer) ->
             assert left == (0,)
 
 
+@pytest.mark.row("S3-37")
+def test_what_has_expired_is_purged_by_the_next_put(pool: ConnectionPool, table: str) -> None:
+    checkpointer = PostgresCheckpointer(pool, table=table, ttl_seconds=0.2)
+    run(checkpointer.put("t", {"n": 1}))
+    time.sleep(0.3)
+    last = run(checkpointer.put("t", {"n": 2}))
+    with pool.connection() as connection:
+        query = "SELECT id::text FROM holdfast.session_checkpoints WHERE namespace = %s"
+        assert connection.execute(query, [f"public.{table}"]).fetchall() == [(last,)]
+
+
 def test_erasing_beside_writers_breaks_nothing(pool: ConnectionPool, table: str) -> None:
     checkpointer = PostgresCheckpointer(pool, table=table)
 

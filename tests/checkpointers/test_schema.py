@@ -52,6 +52,11 @@ def test_it_may_be_ensured_again_and_again(connection: psycopg.Connection[Any]) 
     for _ in range(3):
         run(ensure_checkpoints_schema(connection))
     assert columns(connection, "public", "ziro_checkpoints") == COLUMNS
+    default = connection.execute(
+        "SELECT column_default FROM information_schema.columns WHERE table_schema = 'holdfast' "
+        "AND table_name = 'session_checkpoints' AND column_name = 'created_at'"
+    ).fetchone()
+    assert default == ("now()",)
     run(PostgresCheckpointer(connection).put("t", {"n": 1}))
     run(ensure_checkpoints_schema(connection))
     assert run(PostgresCheckpointer(connection).get("t")) == {"n": 1}

@@ -18,7 +18,7 @@ from holdfast.ids import check_namespace
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
 from holdfast.state import decode_state
 from holdfast.stores import Store, open_store
-from holdfast.threads import in_thread, thread_agent
+from holdfast.threads import in_thread, open_file, thread_agent
 
 T = TypeVar("T")
 
@@ -60,7 +60,12 @@ class StoreCheckpointer(BaseCheckpointer):
         return await in_thread(function, *args)
 
     async def _send(self, draft: NewCheckpoint) -> None:
-        await self._run(self._store.put, draft)
+        def send() -> None:
+            self._store.put(draft)
+            if draft.expires_at is not None:
+                self._store.purge_expired()
+
+        await self._run(send)
 
     async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
         return await self._run(self._read, query)
@@ -80,6 +85,9 @@ class StoreCheckpointer(BaseCheckpointer):
 
     async def _erase(self, thread_ids: Sequence[str]) -> int:
         return await self._run(self._erase_now, thread_ids)
+
+    async def _purge(self) -> int:
+        return await self._run(self._store.purge_expired)
 
     def _read(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
         while records := self._store.list_checkpoints(query):
@@ -163,10 +171,8 @@ class SQLiteCheckpointer(StoreCheckpointer):
         ttl_seconds: float | None = None,
         tenant: str = "default",
     ) -> None:
-        from holdfast.stores.sqlite import SqliteStore
-
         super().__init__(
-            SqliteStore(path, tenant=tenant),
+            open_file(path, tenant),
             max_checkpoints_per_thread=max_checkpoints_per_thread,
             now=now,
             ttl_seconds=ttl_seconds,

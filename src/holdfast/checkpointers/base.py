@@ -1,4 +1,4 @@
-"""What every checkpointer does alike; a backend adds five ways to ask its database."""
+"""What every checkpointer does alike; a backend adds six ways to ask its database."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BaseCheckpointer(ABC):
     ``max_checkpoints_per_thread`` is exact after every put, the oldest go, and the newest never
     does; None or infinity keep everything. ``now`` replaces the clock of ids and of
     ``created_at`` and returns seconds since the epoch or an aware datetime. With ``ttl_seconds`` a
-    checkpoint is not returned any more when it is that old.
+    checkpoint is not returned any more when it is that old, and removed by the thread's next put.
     """
 
     def __init__(
@@ -151,6 +151,13 @@ class BaseCheckpointer(ABC):
             self._encoders.forget_thread(thread_id)
         return await self._erase(wanted)
 
+    async def purge_expired(self) -> int:
+        """Remove what is older than its ``ttl_seconds`` and return how many.
+
+        A put does so for its own thread; this is for threads that nobody puts to any more.
+        """
+        return await self._purge()
+
     async def close(self) -> None:
         """Release what the checkpointer opened itself."""
         return
@@ -170,7 +177,10 @@ class BaseCheckpointer(ABC):
 
     @abstractmethod
     async def _send(self, draft: NewCheckpoint) -> None:
-        """Store a checkpoint. Raises `ChunksMissing` when an expected chunk is not stored."""
+        """Store a checkpoint, and remove expired ones of its thread if it expires itself.
+
+        Raises `ChunksMissing` when an expected chunk is not stored.
+        """
 
     @abstractmethod
     async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
@@ -187,6 +197,10 @@ class BaseCheckpointer(ABC):
     @abstractmethod
     async def _erase(self, thread_ids: Sequence[str]) -> int:
         """Delete all checkpoints of threads, their content too, and return how many."""
+
+    @abstractmethod
+    async def _purge(self) -> int:
+        """Remove expired checkpoints and return how many."""
 
     def _memory(self) -> ThreadEncoders:
         """Return what remembers the states that are known to be stored."""

@@ -5,7 +5,7 @@ The statements are those of the PostgreSQL store, sent as they are; four shapes 
     put      SELECT … FROM holdfast.put(…)            one row: the record, created, removed
     get      SELECT … one checkpoint and its chunks   one row or none: record, manifest, refs, chunks
     list     SELECT … the columns of a record         a row for each checkpoint
-    delete   one row: how many were deleted
+    delete   one row: how many were deleted (also for delete_threads and purge_expired)
 """
 
 from __future__ import annotations
@@ -74,7 +74,11 @@ class PostgresCheckpointer(BaseCheckpointer):
         return self._encoders if self._connector.commits else ThreadEncoders(max_bytes=0)
 
     async def _send(self, draft: NewCheckpoint) -> None:
-        await self._connector.rows(*put_statement(draft, self._tenant, self._schema))
+        text, params = put_statement(draft, self._tenant, self._schema)
+        if draft.expires_at is not None:
+            text = f"{statements(self._schema)['put.expired']}\n{text}"
+            params |= {"thread_id": draft.session_id, "namespace": draft.namespace}
+        await self._connector.rows(text, params)
 
     async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
         rows = await self._connector.rows(*read_statement(query, self._tenant, self._schema))
@@ -108,6 +112,10 @@ class PostgresCheckpointer(BaseCheckpointer):
             "agent_id": thread_agent(self._tenant, KIND).id,
         }
         return _count(await self._connector.rows(statements(self._schema)["erase"], params))
+
+    async def _purge(self) -> int:
+        params = {"tenant": self._tenant, "namespace": self._namespace}
+        return _count(await self._connector.rows(statements(self._schema)["purge"], params))
 
 
 def _count(rows: Sequence[Sequence[Any]]) -> int:

@@ -132,6 +132,25 @@ BEGIN
     END IF;
 END $view$;
 
+-- name: put.expired
+-- Goes before a put: removes what has expired in its thread. It waits for nobody, so that the order in
+-- which PostgreSQL does the two does not matter.
+WITH expired AS (
+    DELETE FROM holdfast.session_checkpoints
+    WHERE id IN (
+        SELECT c.id FROM holdfast.session_checkpoints AS c
+        WHERE c.tenant = %(tenant)s AND c.session_id = %(thread_id)s AND c.namespace = %(namespace)s
+            AND c.expires_at <= now() AND (c.restoring_until IS NULL OR c.restoring_until <= now())
+        FOR UPDATE SKIP LOCKED))
+
+-- name: purge
+WITH gone AS (
+    DELETE FROM holdfast.session_checkpoints AS c
+    WHERE c.tenant = %(tenant)s AND c.namespace = %(namespace)s
+        AND c.expires_at <= now() AND (c.restoring_until IS NULL OR c.restoring_until <= now())
+    RETURNING c.id)
+SELECT count(*) AS purged FROM gone
+
 -- name: delete
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c

@@ -27,7 +27,7 @@ from holdfast.savers.values import (
 )
 from holdfast.state import StateEncoder, decode_state
 from holdfast.stores import Store, open_store
-from holdfast.threads import ThreadEncoders, check_cap, thread_session
+from holdfast.threads import ThreadEncoders, check_cap, open_file, thread_session
 
 _KIND: Final = "saver"
 _PAGE: Final = 100
@@ -343,14 +343,8 @@ class SQLiteCheckpointSaver(StoreCheckpointSaver):
         max_checkpoints_per_thread: float | None = None,
         tenant: str = "default",
     ) -> None:
-        from holdfast.stores.sqlite import SqliteStore
-
-        if str(path) == ":memory:":
-            raise InvalidIdentifier(
-                "a SQLite saver keeps its data in a file; use MemoryCheckpointSaver instead"
-            )
         super().__init__(
-            SqliteStore(path, tenant=tenant),
+            open_file(path, tenant),
             max_checkpoints_per_thread=max_checkpoints_per_thread,
         )
 

@@ -22,7 +22,7 @@ from holdfast.errors import (
     SessionExists,
     SessionNotFound,
 )
-from holdfast.ids import new_id
+from holdfast.ids import check_text, new_id
 from holdfast.model import Payload, utc_now
 from holdfast.savers.base import BaseCheckpointSaver
 from holdfast.savers.values import (
@@ -34,7 +34,7 @@ from holdfast.savers.values import (
 )
 from holdfast.state import decode_state
 from holdfast.state.codec import dump, load_document, load_json
-from holdfast.stores.checks import check_limit, metadata_filter
+from holdfast.stores.checks import FREE_TEXT_BYTES, check_limit, metadata_filter
 from holdfast.stores.rules import reachable
 from holdfast.threads import ThreadEncoders, check_cap
 
@@ -179,6 +179,10 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
             raise InvalidIdentifier(
                 "writes belong to one checkpoint: pass the config that put gave"
             )
+        for text, what in ((task_id, "task id"), (task_path, "task path")):
+            check_text(text, what, FREE_TEXT_BYTES, empty=True)
+        for channel, _ in writes:
+            check_text(channel, "channel", FREE_TEXT_BYTES, empty=True)
         values = [(channel, _Document.of({_VALUE: value}, "$")) for channel, value in writes]
         with self._lock:
             stored = self._line(config).writes.setdefault(config.checkpoint_id, {})

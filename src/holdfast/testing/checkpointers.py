@@ -315,6 +315,22 @@ class CheckpointerContract:
 
         run(scenario(connect(ttl_seconds=0.5)))
 
+    def test_what_has_expired_is_purged(self, connect: Connect) -> None:
+        async def scenario(checkpointer: BaseCheckpointer, lasting: BaseCheckpointer) -> None:
+            await lasting.put("lasting", {"n": 0})
+            await checkpointer.put("t", {"n": 1})
+            await checkpointer.put("abandoned", {"n": 2})
+            assert await checkpointer.purge_expired() == 0
+            await asyncio.sleep(0.4)
+            last = await checkpointer.put("t", {"n": 3})
+            assert [found.id for found in await checkpointer.list("t")] == [last]
+            assert await checkpointer.get("abandoned") is None
+            await checkpointer.purge_expired()
+            assert await checkpointer.purge_expired() == 0
+            assert await lasting.get("lasting") == {"n": 0}
+
+        run(scenario(connect(ttl_seconds=0.3), connect()))
+
     def test_expiry_follows_the_given_clock(self, connect: Connect) -> None:
         clock = [1_700_000_000.0]
 

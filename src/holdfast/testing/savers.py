@@ -278,6 +278,7 @@ class SaverContract:
     def test_writes_need_to_know_their_checkpoint(self, saver: BaseCheckpointSaver) -> None:
         with pytest.raises(InputError):
             saver.put_writes(CheckpointConfig("t"), [("a", 1)], "task")
+        assert list(saver.list_threads()) == []
 
     # Threads ---------------------------------------------------------------------------------
 
