@@ -16,14 +16,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.content import Writer
 from benchmarks.harness import percentile
 
+if TYPE_CHECKING:
+    from holdfast import CheckpointConfig, PostgresCheckpointSaver
+
 CAP = 5
 SHARED_THREAD = "shared"
-_DOCUMENTS = 60
+_DOCUMENTS = 250
 _MESSAGES = 12
 
 
@@ -102,31 +105,51 @@ def sqlite_peer(path: str, gun: str, ledger: str, seconds: str) -> dict[str, Any
 
 
 def postgres_writer(url: str, gun: str, number: str, seconds: str) -> dict[str, Any]:
-    """Put states of shared documents into one capped thread, now and then into one that is kept."""
+    """Put states of shared documents into one capped thread, now and then into one of its own.
+
+    What stands in its own thread is read back and compared before the next put there: nobody else
+    trims it, so it has to be whole.
+    """
     from holdfast import CheckpointConfig, PostgresCheckpointSaver
 
     documents = [Writer(seed=seed).prose(3000) for seed in range(_DOCUMENTS)]
     pick = random.Random(int(number))
     errors: Counter[str] = Counter()
     times = []
+    own: CheckpointConfig | None = None
+    read = broken = 0
     with (
         PostgresCheckpointSaver(url, max_checkpoints_per_thread=CAP) as capped,
-        PostgresCheckpointSaver(url) as kept,
+        PostgresCheckpointSaver(url, max_checkpoints_per_thread=2) as kept,
     ):
         wait_for_start(gun)
         deadline = time.monotonic() + float(seconds)
         while (start := time.monotonic()) < deadline:
             chosen = pick.sample(range(_DOCUMENTS), 8)
             state = {f"document-{one}": documents[one] for one in chosen}
-            keep = len(times) % 20 == 19
-            saver, thread = (kept, f"kept-{number}") if keep else (capped, SHARED_THREAD)
+            metadata = {"documents": fingerprint(state)}
             try:
-                saver.put(CheckpointConfig(thread), state, {"documents": fingerprint(state)})
+                if len(times) % 5 == 4:
+                    if own is not None:
+                        read, broken = read + 1, broken + _is_broken(kept, own)
+                    own = kept.put(CheckpointConfig(f"own-{number}"), state, metadata)
+                else:
+                    capped.put(CheckpointConfig(SHARED_THREAD), state, metadata)
             except Exception as error:
                 errors[f"{type(error).__name__}: {error}"[:120]] += 1
                 continue
             times.append(time.monotonic() - start)
-    return {"saved": len(times), "errors": errors, "median": percentile(times, 50)}
+    return {"saved": len(times), "errors": errors, "read": read, "broken": broken}
+
+
+def _is_broken(saver: PostgresCheckpointSaver, config: CheckpointConfig) -> bool:
+    from holdfast.errors import IntegrityError
+
+    try:
+        found = saver.get_tuple(config)
+    except IntegrityError:
+        return True
+    return found is None or fingerprint(found.checkpoint) != found.metadata["documents"]
 
 
 def postgres_watcher(url: str, gun: str, seconds: str) -> dict[str, Any]:
