@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.errors import CheckpointNotFound
 from holdfast.model import CheckpointRecord
 from holdfast.sessions.tasks import all_tasks, progress_of
-from holdfast.state import DecodedState, decode_state
+from holdfast.state import DecodedState
 from holdfast.stores.base import Store
 
 
@@ -23,12 +23,12 @@ class Content:
     def read(self) -> DecodedState:
         """Return the content. Raises `CheckpointNotFound` when it was removed meanwhile."""
         if self._decoded is None:
-            payload = self._store.read_payload(self._checkpoint_id)
-            if payload is None:
+            loaded = self._store.load(self._checkpoint_id)
+            if loaded is None:
                 raise CheckpointNotFound(
                     f"checkpoint {self._checkpoint_id} was removed since it was listed"
                 )
-            self._decoded = decode_state(payload, self._store.read_chunks)
+            self._decoded = loaded[1]
         return self._decoded
 
 

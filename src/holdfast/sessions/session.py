@@ -175,7 +175,7 @@ class Session:
                     checkpoint_type=TYPE_OF_CLASS[kept_as],
                     retention_class=kept_as,
                     parent_id=self._head,
-                    label=label_for(now),
+                    label=label_for(now) if kept_as != "step" else None,
                     description=description,
                     git_branch=git.branch if git else None,
                     git_commit=git.commit if git else None,

@@ -1,8 +1,7 @@
 """From a state to its manifest and chunks, paying for what changed.
 
-`StateEncoder` remembers the last save of a session. A list that only grew is recognised by comparing
-its marshalled bytes with the remembered ones (marshal, written and never read here, tells exact types
-apart at memory speed), and only its new elements are looked at, serialised and stored. Other large
+`StateEncoder` remembers the last save of a session. Of a list that only grew, which `KnownList`
+recognises at memory speed, only the new elements are looked at, serialised and stored. Other large
 values are serialised and compared by hashing at the cuts of the last save.
 
 Nothing that is remembered belongs to the caller: digests, and copies or immutable values.
@@ -10,8 +9,6 @@ Nothing that is remembered belongs to the caller: digests, and copies or immutab
 
 from __future__ import annotations
 
-import gc
-import marshal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -20,8 +17,10 @@ import orjson
 
 from holdfast.errors import StateNotSerializable
 from holdfast.model import Buffer, Payload
+from holdfast.state.cache import ChunkCache
 from holdfast.state.codec import dump
 from holdfast.state.document import write_manifest
+from holdfast.state.known import KnownList
 from holdfast.state.reader import large_values
 from holdfast.state.refs import ReadChunks
 from holdfast.state.sequence import Layout, append, known_layout, lay_out
@@ -31,9 +30,6 @@ INLINE_BYTES: Final = 512
 ROOT_INLINE_BYTES: Final = 1024
 MAX_SEQUENCES: Final = 256
 REMEMBERED_BYTES: Final = 8 * 1024 * 1024
-_LIST_HEADER: Final = 5  # marshal: a type byte and the count
-_BLOCK: Final = 128
-_MOST_CONTAINERS: Final = 20_000  # in one block
 _BYTES_TAG: Final = len('{"$t":"bytes","v":""}')
 
 Keys: TypeAlias = tuple[str, ...]
@@ -43,15 +39,14 @@ Keys: TypeAlias = tuple[str, ...]
 class _Sequence:
     """A large value as it was last saved.
 
-    ``known`` recognises the value: the marshalled list of ``count`` elements, or the text itself. It
-    is None when that would take too much memory or was never seen.
+    ``known`` recognises a list without tags, or a text. It is None when that would take too much
+    memory or was never seen.
     """
 
     kind: str
     layout: Layout
     json_bytes: int = 0
-    known: list[bytes] | str | None = None
-    count: int = 0
+    known: KnownList | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +121,9 @@ class StateEncoder:
         }
         self._memory = replace(encoded.memory, sequences=settled)
 
-    def adopt(self, payload: Payload, read_chunks: ReadChunks) -> None:
+    def adopt(
+        self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
+    ) -> None:
         """Continue from a stored checkpoint.
 
         Only its outline is read: index chunks, and texts that hold placeholders. The next encode
@@ -135,7 +132,7 @@ class StateEncoder:
         self._memory = _Memory(
             {
                 keys: _Sequence(kind, known_layout(leaves))
-                for keys, kind, leaves in large_values(payload, read_chunks)
+                for keys, kind, leaves in large_values(payload, read_chunks, cache)
             }
         )
 
@@ -225,39 +222,34 @@ class _Encoding:
         return self.place(keys, "json+" if tags else "json", text, len(text)), True
 
     def list_(self, value: list[Any], keys: Keys, room: int) -> tuple[bytes, bool]:
-        # Recognised by what it was before it is serialised: should another thread change the list
-        # in between after all, the next save notices and writes it in full.
+        # A copy: should another thread change the list after all, what is remembered is what was
+        # serialised, and the next save notices the difference.
         value = value[:]
-        known = _marshalled(value, self.budget)
         old = self.old.get(keys)
-        if (
-            old is not None
-            and known is not None
-            and type(old.known) is list
-            and _begins_with(known, old.known)
-        ):
-            return self.grown_list(value, keys, room, old, known), True
-        known = self.remembered(known)
+        if old is not None and isinstance(old.known, KnownList) and old.known.begins(value):
+            return self.grown_list(value, keys, room, old, old.known), True
         text, tags = dump(value, "", room)
         if len(text) < self.inline:
             return text, tags
-        placeholder = self.place(
-            keys, "list+" if tags else "list", memoryview(text)[:-1], len(text)
-        )
-        sequence = self.fresh[keys]
-        sequence.known, sequence.count = known, len(value)
+        kind = "list+" if tags else "list"
+        placeholder = self.place(keys, kind, memoryview(text)[:-1], len(text))
+        if not tags and len(text) <= self.budget:
+            self.fresh[keys].known = self.remembered(KnownList(value))
         return placeholder, True
 
     def grown_list(
-        self, value: list[Any], keys: Keys, room: int, old: _Sequence, known: list[bytes]
+        self, value: list[Any], keys: Keys, room: int, old: _Sequence, known: KnownList
     ) -> bytes:
-        kind, layout, size = old.kind, old.layout, old.json_bytes
-        if new := value[old.count :]:
-            text, tags = dump(new, "", room)
-            kind = "list+" if tags else kind
-            layout = append(layout, b"," + text[1:-1])
-            size += len(text) - 1
-        return self.add(keys, _Sequence(kind, layout, size, self.remembered(known), len(value)))
+        layout, size = old.layout, old.json_bytes
+        if not (new := value[len(known) :]):
+            return self.add(keys, _Sequence("list", layout, size, self.remembered(known)))
+        text, tags = dump(new, "", room)
+        layout = append(layout, b"," + text[1:-1])
+        size += len(text) - 1
+        if tags:
+            return self.add(keys, _Sequence("list+", layout, size))
+        known = KnownList(value, known)
+        return self.add(keys, _Sequence("list", layout, size, self.remembered(known)))
 
     def text(self, value: str, keys: Keys) -> bytes:
         old = self.old.get(keys)
@@ -287,11 +279,9 @@ class _Encoding:
         self.hidden += sequence.json_bytes - len(placeholder)
         return placeholder
 
-    def remembered(self, known: list[bytes] | str | None) -> Any:
+    def remembered(self, known: KnownList | str) -> Any:
         """Return what recognises a value, as long as all of it together stays within bounds."""
-        if known is None:
-            return None
-        size = len(known) if isinstance(known, str) else sum(map(len, known))
+        size = len(known) if isinstance(known, str) else known.bytes
         if size > self.budget:
             return None
         self.budget -= size
@@ -323,57 +313,6 @@ def _simple(value: Any) -> bool:
     if kind is float:
         return bool(value - value == 0.0)
     return kind is bool or value is None
-
-
-def _marshalled(value: list[Any], budget: int) -> list[bytes] | None:
-    """Return a list in a form whose equality means equal values of equal types.
-
-    Version 2 is the last without references to shared objects, which would depend on more than the
-    value. It is made in blocks, because one large buffer would be fetched from the system anew each
-    time. None when an element is no plain builtin, is nested too deeply, or all of it takes more
-    than ``budget`` bytes.
-    """
-    blocks: list[bytes] = []
-    try:
-        for at in range(0, len(value), _BLOCK):
-            block = value[at : at + _BLOCK]
-            if not _is_bounded(block):
-                return None
-            blocks.append(marshal.dumps(block, 2))
-            budget -= len(blocks[-1])
-            if budget < 0:
-                return None
-    except ValueError:
-        return None
-    return blocks
-
-
-def _is_bounded(block: list[Any]) -> bool:
-    """Tell whether a walk over what is inside comes to an end soon.
-
-    marshal notices that it is too deep but goes on: a list that contains itself twice would keep it
-    busy for ever. What the collector does not track cannot contain itself.
-    """
-    visited = 0
-    level = list(filter(gc.is_tracked, block))
-    for _ in range(MAX_DEPTH):
-        visited += len(level)
-        if not level or visited > _MOST_CONTAINERS:
-            break
-        level = list(filter(gc.is_tracked, gc.get_referents(*level)))
-    return not level
-
-
-def _begins_with(new: list[bytes], old: list[bytes]) -> bool:
-    """Tell whether a marshalled list begins with the elements of an older one.
-
-    Elements follow each other, each ending where it says, so a prefix means equal elements too.
-    """
-    if len(new) < len(old):
-        return False
-    *full, last = old
-    elements = memoryview(last)[_LIST_HEADER:]
-    return new[: len(full)] == full and new[len(full)].startswith(elements, _LIST_HEADER)
 
 
 def _utf8(value: str) -> bytes:

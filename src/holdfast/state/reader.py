@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from holdfast.errors import StateCorrupt, StateTooLarge
 from holdfast.model import Payload
+from holdfast.state.cache import ChunkCache
 from holdfast.state.codec import load_json
 from holdfast.state.document import read_manifest
-from holdfast.state.refs import ReadChunks, Ref, check_chunk, expand_each
+from holdfast.state.refs import ReadChunks, Ref, digest_text, expand_each, read_verified
 from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 
 MAX_STATE_BYTES: Final = 1 << 30
@@ -30,24 +31,30 @@ class DecodedState:
 
 
 def decode_state(
-    payload: Payload, read_chunks: ReadChunks, *, max_bytes: int = MAX_STATE_BYTES
+    payload: Payload,
+    read_chunks: ReadChunks,
+    *,
+    cache: ChunkCache | None = None,
+    max_bytes: int = MAX_STATE_BYTES,
 ) -> DecodedState:
     """Return the state that a checkpoint holds, every chunk verified by its digest.
+
+    Chunks that ``cache`` holds were verified before and are not read again.
 
     Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved, and
     `StateTooLarge` before reading anything when the content would exceed ``max_bytes``.
     """
-    return _Reading(payload, read_chunks, max_bytes).decode()
+    return _Reading(payload, read_chunks, cache, max_bytes).decode()
 
 
 def large_values(
-    payload: Payload, read_chunks: ReadChunks
+    payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
 ) -> Iterator[tuple[tuple[str, ...], str, list[Ref]]]:
     """Yield where each sequence stands in a stored state, its kind and its leaves.
 
     Only the outline is read: index chunks, and texts that hold placeholders.
     """
-    reading = _Reading(payload, read_chunks, MAX_STATE_BYTES)
+    reading = _Reading(payload, read_chunks, cache, MAX_STATE_BYTES)
     pending: list[tuple[tuple[str, ...], Any]] = [
         (("state",), reading.manifest.state),
         (("context",), reading.manifest.context),
@@ -69,15 +76,21 @@ def large_values(
 class _Reading:
     """One manifest and the content behind it."""
 
-    def __init__(self, payload: Payload, read_chunks: ReadChunks, max_bytes: int) -> None:
+    def __init__(
+        self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None, max_bytes: int
+    ) -> None:
         self.manifest = read_manifest(payload)
         sequences = self.manifest.sequences
         total = sum(ref.length for _, refs in sequences for ref in refs)
         if total > max_bytes:
             raise StateTooLarge(f"the state has {total} bytes, the limit is {max_bytes}")
-        self.kinds = [kind for kind, _ in sequences]
-        self.leaves = expand_each([refs for _, refs in sequences], read_chunks)
+        if cache is None or total > cache.max_bytes // 2:
+            # What would push itself out again is not worth keeping.
+            cache = ChunkCache(0)
+        self.cache = cache
         self.read_chunks = read_chunks
+        self.kinds = [kind for kind, _ in sequences]
+        self.leaves = expand_each([refs for _, refs in sequences], read_chunks, cache)
         self.chunks: dict[bytes, bytes] = {}
         self.needed: dict[bytes, int] = {}  # by how many leaves that are still to be read
         self.used: set[int] = set()
@@ -85,8 +98,9 @@ class _Reading:
     def decode(self) -> DecodedState:
         if self.leaves:
             # One read for all content, however many sequences there are.
-            self.needed = Counter(ref.digest for leaves in self.leaves for ref in leaves)
-            self.chunks = dict(self.read_chunks(list(self.needed)))
+            leaves = [ref for leaves in self.leaves for ref in leaves]
+            self.needed = Counter(ref.digest for ref in leaves)
+            self.chunks = read_verified(leaves, self.read_chunks, self.cache)
         state = self.resolve(self.manifest.state, MAX_DEPTH + 8)
         context = self.resolve(self.manifest.context, MAX_DEPTH + 8)
         if type(state) is not dict or type(context) is not dict:
@@ -103,16 +117,21 @@ class _Reading:
         return number
 
     def content(self, leaves: list[Ref], ending: bytes = b"") -> bytes:
-        if missing := {ref.digest for ref in leaves} - self.chunks.keys():
-            self.chunks.update(self.read_chunks(missing))
-        parts = [check_chunk(ref, self.chunks.get(ref.digest)) for ref in leaves]
-        content = b"".join((*parts, ending))
+        if missing := [ref for ref in leaves if ref.digest not in self.chunks]:
+            self.chunks |= read_verified(missing, self.read_chunks, self.cache)
+        parts = []
         for ref in leaves:
+            parts.append(data := self.chunks[ref.digest])
+            if len(data) != ref.length:
+                raise StateCorrupt(
+                    f"chunk {digest_text(ref.digest)} is not {ref.length} bytes long"
+                )
             self.needed[ref.digest] = self.needed.get(ref.digest, 1) - 1
             if not self.needed[ref.digest]:
                 # It makes room for what is built from it.
-                self.chunks.pop(ref.digest, None)
-        return content
+                del self.chunks[ref.digest]
+        parts.append(ending)
+        return b"".join(parts)
 
     def resolve(self, value: Any, room: int) -> Any:
         """Return a skeleton with its placeholders and tags replaced by what they stand for."""

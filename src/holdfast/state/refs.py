@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.errors import DigestMismatch, StateCorrupt
+from holdfast.state.cache import ChunkCache
 
 RECORD_BYTES: Final = 40
 DIGEST_BYTES: Final = 33
@@ -98,25 +99,45 @@ def children(ref: Ref, data: bytes) -> list[Ref]:
     return below
 
 
+def read_verified(
+    refs: Iterable[Ref], read_chunks: ReadChunks, cache: ChunkCache
+) -> dict[bytes, bytes]:
+    """Return the bytes of chunks by digest, from the cache or read and verified now."""
+    verified: dict[bytes, bytes] = {}
+    missing: dict[bytes, Ref] = {}
+    for ref in refs:
+        data = cache.get(ref.digest)
+        if data is None:
+            missing[ref.digest] = ref
+        else:
+            verified[ref.digest] = data
+    if missing:
+        found = read_chunks(missing.keys())
+        for digest, ref in missing.items():
+            data = verified[digest] = check_chunk(ref, found.get(digest))
+            cache.add(digest, data)
+    return verified
+
+
 def expand(refs: Iterable[Ref], read_chunks: ReadChunks) -> list[Ref]:
     """Replace every index by what is below it: one read a level, however many there are."""
-    return expand_each([list(refs)], read_chunks)[0]
+    return expand_each([list(refs)], read_chunks, ChunkCache(0))[0]
 
 
-def expand_each(runs: list[list[Ref]], read_chunks: ReadChunks) -> list[list[Ref]]:
+def expand_each(
+    runs: list[list[Ref]], read_chunks: ReadChunks, cache: ChunkCache
+) -> list[list[Ref]]:
     """Expand several runs of references with the same few reads."""
     # A handful of index chunks that name each other could ask for any amount of memory; a sequence
     # that was cut as ours are stays far below this.
     most = [_FEW_LEAVES + sum(ref.length for ref in run) // _TINY_LEAF for run in runs]
-    while wanted := {ref.digest for run in runs for ref in run if ref.level}:
-        found = read_chunks(wanted)
+    while wanted := [ref for run in runs for ref in run if ref.level]:
+        found = read_verified(wanted, read_chunks, cache)
         runs = [
             [
                 below
                 for ref in run
-                for below in (
-                    children(ref, check_chunk(ref, found.get(ref.digest))) if ref.level else (ref,)
-                )
+                for below in (children(ref, found[ref.digest]) if ref.level else (ref,))
             ]
             for run in runs
         ]

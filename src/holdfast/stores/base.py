@@ -14,9 +14,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
+from holdfast.errors import DigestMismatch
 from holdfast.model import (
     AgentRecord,
     CheckpointQuery,
@@ -34,6 +36,8 @@ from holdfast.model import (
     SessionUsage,
     WriteRecord,
 )
+from holdfast.state import DecodedState, decode_state
+from holdfast.state.cache import ChunkCache
 
 
 class Store(ABC):
@@ -44,6 +48,11 @@ class Store(ABC):
 
     url: str
     """Where the data is, without secrets: fit for messages and logs."""
+
+    @cached_property
+    def cache(self) -> ChunkCache:
+        """The chunks that were read through this object and verified."""
+        return ChunkCache()
 
     # Agents ----------------------------------------------------------------------------------
 
@@ -172,6 +181,22 @@ class Store(ABC):
 
         The caller verifies them. What cannot be decompressed within bounds is left out.
         """
+
+    def load(self, checkpoint_id: str) -> tuple[Payload, DecodedState] | None:
+        """Return a checkpoint's payload and content, verified by digest.
+
+        None when there is no such checkpoint, also when it is removed while it is being read.
+        Raises `IntegrityError` when what is stored is not what was saved.
+        """
+        payload = self.read_payload(checkpoint_id)
+        if payload is None:
+            return None
+        try:
+            return payload, decode_state(payload, self.read_chunks, cache=self.cache)
+        except DigestMismatch:
+            if self.read_payload(checkpoint_id) is None:
+                return None
+            raise
 
     @abstractmethod
     def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
