@@ -7,13 +7,10 @@ only then, so that what comes next sees either the whole effect or none of it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from contextvars import copy_context
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
@@ -31,6 +28,7 @@ from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
+from holdfast.waiting import run_in
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,20 +43,8 @@ class Threads:
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast")
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run ``call`` in a thread. Cancellation is passed on once its outcome is known."""
-        loop = asyncio.get_running_loop()
-        bound = partial(copy_context().run, call, *args, **kwargs)
-        future = loop.run_in_executor(self._executor, bound)
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            future.exception()  # its outcome is known; the cancellation is what counts
-            raise cancelled
-        return future.result()
+        """Run ``call`` in a thread; see `holdfast.waiting`."""
+        return await run_in(self._executor, call, *args, **kwargs)
 
     def shut_down(self) -> None:
         """Let running calls finish and end the threads."""

@@ -1,50 +1,69 @@
 """Recording: from a state to an acknowledged put, at the cost of what changed.
 
 A recorder remembers the last acknowledged state of one line of work. If it relies on chunks that a
-sweep has removed meanwhile (its checkpoint was deleted by somebody else), the store says so without
-having written anything, and the recorder sends everything once.
+sweep has removed meanwhile (somebody else deleted its checkpoint), the store says so without having
+written anything, and a second attempt sends everything:
+
+    for attempt in recorder.attempts(state):
+        with attempt as encoded:
+            store.put(…)
+
+The loop fits a blocking put and an awaited one alike. What is remembered is replaced and never changed,
+so several threads may share a recorder.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.errors import ChunksMissing
-from holdfast.model import NewCheckpoint, Payload, PutResult
+from holdfast.model import Payload
 from holdfast.state import EncodedState, StateEncoder
-from holdfast.stores.base import Store
+from holdfast.state.cache import ChunkCache
+from holdfast.state.refs import ReadChunks
 
 
 class Recorder:
-    """Puts the successive states of one line of work; safe to use from several threads."""
+    """Encodes the successive states of one line of work."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._encoder = StateEncoder()
-        self._lock = threading.Lock()
 
-    def continue_from(self, payload: Payload) -> None:
+    def attempts(
+        self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
+    ) -> Iterator[Attempt]:
+        """Yield up to two attempts at a put: what changed, then everything."""
+        first = Attempt(self._encoder, self._encoder.encode(state, context), last=False)
+        yield first
+        if first.failed:
+            yield Attempt(self._encoder, StateEncoder().encode(state, context), last=True)
+
+    def continue_from(
+        self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
+    ) -> None:
         """Compare the next state with a stored checkpoint."""
-        with self._lock:
-            self._encoder.adopt(payload, self._store.read_chunks)
+        self._encoder.adopt(payload, read_chunks, cache)
 
-    def put(
-        self,
-        state: Mapping[str, Any],
-        draft: Callable[[EncodedState], NewCheckpoint],
-        *,
-        context: Mapping[str, Any] | None = None,
-    ) -> PutResult:
-        """Encode ``state``, let ``draft`` make a checkpoint of it, and store that."""
-        with self._lock:
-            encoded = self._encoder.encode(state, context)
-            try:
-                result = self._store.put(draft(encoded))
-            except ChunksMissing:
-                self._encoder.forget()
-                encoded = self._encoder.encode(state, context)
-                result = self._store.put(draft(encoded))
-            self._encoder.accept(encoded)
-            return result
+
+class Attempt:
+    """One attempt at a put: remembered when its block ends well, repeated when chunks are missing."""
+
+    __slots__ = ("_encoder", "_last", "encoded", "failed")
+
+    def __init__(self, encoder: StateEncoder, encoded: EncodedState, *, last: bool) -> None:
+        self._encoder = encoder
+        self._last = last
+        self.encoded = encoded
+        self.failed = False
+
+    def __enter__(self) -> EncodedState:
+        return self.encoded
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: object
+    ) -> bool:
+        if exc_type is None:
+            self._encoder.accept(self.encoded)
+        self.failed = isinstance(exc, ChunksMissing) and not self._last
+        return self.failed

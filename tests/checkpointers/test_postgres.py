@@ -166,9 +166,9 @@ class TestInTheCallersTransaction:
         with psycopg.connect(checkpoints_url, autocommit=True) as connection:
             checkpointer = PostgresCheckpointer(connection, table=table)
             run(checkpointer.put("t", large(1)))
-            assert checkpointer._memory() is checkpointer._encoders
+            assert checkpointer._memory() is checkpointer._recorders
             with connection.transaction():
-                assert checkpointer._memory() is not checkpointer._encoders
+                assert checkpointer._memory() is not checkpointer._recorders
             run(checkpointer.put("t", large(2)))
             assert run(checkpointer.get("t")) == large(2)
 

@@ -25,7 +25,8 @@ from holdfast.model import CheckpointQuery, NewCheckpoint, PutResult
 from holdfast.savers import BaseCheckpointSaver, StoreCheckpointSaver
 from holdfast.stores import open_store
 from holdfast.stores.memory import MemoryStore
-from holdfast.threads import ThreadEncoders, in_thread
+from holdfast.threads import ThreadRecorders
+from holdfast.waiting import in_thread
 
 
 def large(number: int) -> dict[str, Any]:
@@ -131,18 +132,23 @@ def test_damaged_content_is_refused() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    encoders = ThreadEncoders(max_bytes=1_000_000)
+    recorders = ThreadRecorders(max_bytes=300_000)
+
+    def put(key: tuple[str, str], state: dict[str, Any]) -> None:
+        for attempt in recorders.attempts(key, state):
+            with attempt:
+                pass
+
     for number in range(40):
-        key = (f"t{number}", "")
-        encoders.accept(key, encoders.encode(key, large(0)))
-    assert 0 < encoders._bytes <= 1_000_000
-    assert len(encoders._known) < 40
-    assert ("t39", "") in encoders._known
-    encoders.forget_thread("t39")
-    assert ("t39", "") not in encoders._known
-    encoders.accept(("t38", ""), encoders.encode(("t38", ""), {"small": 1}))
-    assert ("t38", "") not in encoders._known
-    assert sum(size for _, size in encoders._known.values()) == encoders._bytes
+        put((f"t{number}", ""), large(0))
+    assert 0 < recorders._bytes <= 300_000
+    assert len(recorders._known) < 40
+    assert ("t39", "") in recorders._known
+    recorders.forget_thread("t39")
+    assert ("t39", "") not in recorders._known
+    put(("t38", ""), {"small": 1})
+    assert ("t38", "") not in recorders._known
+    assert sum(size for _, size in recorders._known.values()) == recorders._bytes
 
 
 @pytest.mark.row("S2-20")

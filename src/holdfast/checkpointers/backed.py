@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,12 +13,11 @@ from holdfast.checkpointers.base import (
     KIND,
     BaseCheckpointer,
 )
-from holdfast.errors import DigestMismatch
 from holdfast.ids import check_namespace
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
-from holdfast.state import decode_state
 from holdfast.stores import Store, open_store
-from holdfast.threads import in_thread, open_file, thread_agent
+from holdfast.threads import open_file, thread_agent
+from holdfast.waiting import in_thread
 
 T = TypeVar("T")
 
@@ -92,26 +91,13 @@ class StoreCheckpointer(BaseCheckpointer):
     def _read(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
         while records := self._store.list_checkpoints(query):
             [record] = records
-            payload = self._store.read_payload(record.id)
-            if payload is None:
+            loaded = self._store.load(record.id)
+            if loaded is None:
                 continue  # trimmed since the question: there is a newer one
-            chunks: dict[bytes, bytes] = {}
-
-            def read_chunks(
-                digests: Collection[bytes], chunks: dict[bytes, bytes] = chunks
-            ) -> dict[bytes, bytes]:
-                chunks.update(found := self._store.read_chunks(digests))
-                return found
-
-            try:
-                state = decode_state(payload, read_chunks).state
-            except DigestMismatch:
-                if self._store.read_payload(record.id) is None:
-                    continue
-                raise
+            payload, content = loaded
             key = (record.session_id, record.namespace)
-            self._encoders.adopt(key, payload, record.size_bytes, chunks)
-            return record, state
+            self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
+            return record, content.state
         return None
 
     def _erase_now(self, thread_ids: Sequence[str]) -> int:

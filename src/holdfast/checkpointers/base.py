@@ -18,7 +18,7 @@ from holdfast.errors import (
 from holdfast.ids import IdFactory, check_session_id, check_tenant, is_uuid, new_id
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, Trim
 from holdfast.state import EncodedState
-from holdfast.threads import ThreadEncoders, check_cap, thread_session
+from holdfast.threads import ThreadRecorders, check_cap, thread_session
 
 KIND: Final = "checkpointer"
 DEFAULT_SCHEMA: Final = "public"
@@ -66,7 +66,7 @@ class BaseCheckpointer(ABC):
         # One look at a given clock serves a put's id and its time; ids keep to their own order.
         self._moment = 0.0
         self._new_id = new_id if self._now is None else IdFactory(lambda: self._moment)
-        self._encoders = ThreadEncoders()
+        self._recorders = ThreadRecorders()
 
     async def put(self, thread_id: str, snapshot: Mapping[str, Any]) -> str:
         """Store a snapshot and return its id, a UUIDv7 made here. It is durable then.
@@ -148,7 +148,7 @@ class BaseCheckpointer(ABC):
         if not wanted:
             return 0
         for thread_id in wanted:
-            self._encoders.forget_thread(thread_id)
+            self._recorders.forget_thread(thread_id)
         return await self._erase(wanted)
 
     async def purge_expired(self) -> int:
@@ -202,9 +202,9 @@ class BaseCheckpointer(ABC):
     async def _purge(self) -> int:
         """Remove expired checkpoints and return how many."""
 
-    def _memory(self) -> ThreadEncoders:
+    def _memory(self) -> ThreadRecorders:
         """Return what remembers the states that are known to be stored."""
-        return self._encoders
+        return self._recorders
 
     def _draft(
         self,

@@ -34,7 +34,7 @@ from holdfast.stores.postgres_statements import (
     put_statement,
     read_statement,
 )
-from holdfast.threads import ThreadEncoders, thread_agent
+from holdfast.threads import ThreadRecorders, thread_agent
 
 
 class PostgresCheckpointer(BaseCheckpointer):
@@ -68,10 +68,10 @@ class PostgresCheckpointer(BaseCheckpointer):
         self._connector = Connector(pool)
         self._schema = check_sql_name(holdfast_schema, "Holdfast's schema")
 
-    def _memory(self) -> ThreadEncoders:
+    def _memory(self) -> ThreadRecorders:
         # A transaction that may yet be rolled back stores nothing that a later put could rely on,
         # and a put that fails for want of a chunk would take the caller's transaction with it.
-        return self._encoders if self._connector.commits else ThreadEncoders(max_bytes=0)
+        return self._recorders if self._connector.commits else ThreadRecorders(max_bytes=0)
 
     async def _send(self, draft: NewCheckpoint) -> None:
         text, params = put_statement(draft, self._tenant, self._schema)
@@ -88,7 +88,7 @@ class PostgresCheckpointer(BaseCheckpointer):
         state = decode_state(payload, lambda _: chunks).state
         if self._connector.commits:
             key = (record.session_id, record.namespace)
-            self._encoders.adopt(key, payload, record.size_bytes, chunks)
+            self._recorders.adopt(key, payload, lambda _: chunks)
         return record, state
 
     async def _list(self, query: CheckpointQuery) -> Sequence[CheckpointRecord]:

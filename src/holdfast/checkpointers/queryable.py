@@ -24,7 +24,7 @@ from holdfast.errors import (
     MigrationChanged,
     SchemaTooNew,
 )
-from holdfast.threads import in_thread
+from holdfast.waiting import in_thread
 
 Row: TypeAlias = Sequence[Any]
 Poolable: TypeAlias = Any

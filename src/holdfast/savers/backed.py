@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.errors import CheckpointNotFound, DigestMismatch, InvalidFilter, InvalidIdentifier
+from holdfast.errors import CheckpointNotFound, InvalidFilter, InvalidIdentifier
 from holdfast.ids import is_uuid, new_id
 from holdfast.model import (
     CheckpointQuery,
@@ -27,7 +27,7 @@ from holdfast.savers.values import (
 )
 from holdfast.state import StateEncoder, decode_state
 from holdfast.stores import Store, open_store
-from holdfast.threads import ThreadEncoders, check_cap, open_file, thread_session
+from holdfast.threads import ThreadRecorders, check_cap, open_file, thread_session
 
 _KIND: Final = "saver"
 _PAGE: Final = 100
@@ -45,7 +45,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
     def __init__(self, store: Store, *, max_checkpoints_per_thread: float | None = None) -> None:
         self._store = store
         self._trim = Trim(keep=check_cap(max_checkpoints_per_thread))
-        self._encoders = ThreadEncoders()
+        self._recorders = ThreadRecorders()
 
     @property
     def store(self) -> Store:
@@ -69,7 +69,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
             parent_id = latest.id if latest is not None else None
         checkpoint_id = new_id()
         session = thread_session(self._store.tenant, _KIND, thread_id)
-        for attempt in self._encoders.attempts((thread_id, namespace), checkpoint):
+        for attempt in self._recorders.attempts((thread_id, namespace), checkpoint):
             with attempt as encoded:
                 self._store.put(
                     NewCheckpoint(
@@ -170,7 +170,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread, and at once the content that nothing else refers to."""
         self._store.delete_session(CheckpointConfig(thread_id).thread_id)
-        self._encoders.forget_thread(thread_id)
+        self._recorders.forget_thread(thread_id)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread; see `BaseCheckpointSaver.copy_thread`. Contents are shared, not doubled."""
@@ -273,28 +273,17 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
 
         ``adopt`` says that the next put of the thread will probably continue from it.
         """
-        payload = self._store.read_payload(record.id)
-        if payload is None:
+        loaded = self._store.load(record.id)
+        if loaded is None:
             return None
-        chunks: dict[bytes, bytes] = {}
-
-        def read_chunks(digests: Collection[bytes]) -> dict[bytes, bytes]:
-            chunks.update(found := self._store.read_chunks(digests))
-            return found
-
-        try:
-            checkpoint = decode_state(payload, read_chunks).state
-        except DigestMismatch:
-            if self._store.read_payload(record.id) is None:
-                return None
-            raise
-        if chunks and adopt:
+        payload, content = loaded
+        if adopt:
             key = (record.session_id, record.namespace)
-            self._encoders.adopt(key, payload, record.size_bytes, chunks)
+            self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
         place = (record.session_id, record.namespace, record.external_id or record.id)
         return CheckpointTuple(
             _config(record),
-            checkpoint,
+            content.state,
             _metadata(record),
             _parent(record),
             self._values(writes.get(place, ())),
@@ -305,7 +294,9 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
             (
                 write.task_id,
                 write.channel,
-                decode_state(write.payload, self._store.read_chunks).state[_VALUE],
+                decode_state(write.payload, self._store.read_chunks, cache=self._store.cache).state[
+                    _VALUE
+                ],
             )
             for write in writes
         ]

@@ -17,7 +17,7 @@ from holdfast.savers.values import (
     CheckpointTuple,
     ThreadInfo,
 )
-from holdfast.threads import in_thread, iterate_in_thread
+from holdfast.waiting import in_thread, iterate_in_thread
 
 
 class BaseCheckpointSaver(ABC):

@@ -36,7 +36,7 @@ from holdfast.state import decode_state
 from holdfast.state.codec import dump, load_document, load_json
 from holdfast.stores.checks import FREE_TEXT_BYTES, check_limit, metadata_filter
 from holdfast.stores.rules import reachable
-from holdfast.threads import ThreadEncoders, check_cap
+from holdfast.threads import ThreadRecorders, check_cap
 
 _LARGE: Final = 8 * 1024
 # A pending write may be any value; what is stored is a dict.
@@ -99,7 +99,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
     def __init__(self, *, max_checkpoints_per_thread: float | None = None) -> None:
         self._cap = check_cap(max_checkpoints_per_thread)
         self._threads: dict[str, dict[str, _Line]] = {}
-        self._encoders = ThreadEncoders()
+        self._recorders = ThreadRecorders()
         self._chunks: dict[bytes, bytes] = {}
         self._seq = 0
         self._removed = 0
@@ -124,7 +124,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
                     self._add(saved, config.checkpoint_id, small, len(small.text), kept, ())
                 return saved
         key = (config.thread_id, config.namespace)
-        for attempt in self._encoders.attempts(key, checkpoint):
+        for attempt in self._recorders.attempts(key, checkpoint):
             with attempt as encoded, self._lock:
                 if any(digest not in self._chunks for digest in encoded.expects):
                     raise ChunksMissing("chunks of the last checkpoint were swept")
@@ -230,7 +230,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
         with self._lock:
             if self._threads.pop(thread_id, None) is not None:
                 self._sweep()
-        self._encoders.forget_thread(thread_id)
+        self._recorders.forget_thread(thread_id)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread; see `BaseCheckpointSaver.copy_thread`. Contents are shared, not doubled."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from holdfast.errors import CheckpointNotFound
-from holdfast.model import CheckpointRecord
+from holdfast.model import CheckpointRecord, Payload
 from holdfast.sessions.tasks import all_tasks, progress_of
 from holdfast.state import DecodedState
 from holdfast.stores.base import Store
@@ -18,18 +18,23 @@ class Content:
     def __init__(self, store: Store, checkpoint_id: str) -> None:
         self._store = store
         self._checkpoint_id = checkpoint_id
-        self._decoded: DecodedState | None = None
+        self._loaded: tuple[Payload, DecodedState] | None = None
 
     def read(self) -> DecodedState:
         """Return the content. Raises `CheckpointNotFound` when it was removed meanwhile."""
-        if self._decoded is None:
-            loaded = self._store.load(self._checkpoint_id)
-            if loaded is None:
-                raise CheckpointNotFound(
-                    f"checkpoint {self._checkpoint_id} was removed since it was listed"
-                )
-            self._decoded = loaded[1]
-        return self._decoded
+        return self._load()[1]
+
+    @property
+    def payload(self) -> Payload:
+        """The manifest and references behind it."""
+        return self._load()[0]
+
+    def _load(self) -> tuple[Payload, DecodedState]:
+        if self._loaded is None:
+            self._loaded = self._store.load(self._checkpoint_id)
+        if self._loaded is None:
+            raise CheckpointNotFound(f"checkpoint {self._checkpoint_id} was removed meanwhile")
+        return self._loaded
 
 
 @dataclass(frozen=True, slots=True)

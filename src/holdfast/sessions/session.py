@@ -70,7 +70,7 @@ class Session:
         self._store = store
         self._around = around
         self._record = record
-        self._recorder = Recorder(store)
+        self._recorder = Recorder()
         self._lock = threading.RLock()
         # The checkpoint that the next save builds on, and the tasks completed up to it.
         self._head: str | None = None
@@ -161,34 +161,35 @@ class Session:
         with self._lock:
             self._pick_up()
             carried = carried_tasks(self._completed, document)
-            result = self._recorder.put(
-                document,
-                lambda encoded: NewCheckpoint(
-                    id=identity,
-                    session_id=self.id,
-                    name=title,
-                    manifest=encoded.manifest,
-                    refs=encoded.refs,
-                    chunks=encoded.chunks,
-                    expects=encoded.expects,
-                    size_bytes=encoded.size_bytes,
-                    checkpoint_type=TYPE_OF_CLASS[kept_as],
-                    retention_class=kept_as,
-                    parent_id=self._head,
-                    label=label_for(now) if kept_as != "step" else None,
-                    description=description,
-                    git_branch=git.branch if git else None,
-                    git_commit=git.commit if git else None,
-                    git_uncommitted=git.uncommitted if git else False,
-                    resumable=resumable,
-                    pinned=pinned,
-                    expires_at=now + expires_in if expires_in is not None else None,
-                    metadata=metadata,
-                    replace=overwrite,
-                    trim=self._around.policy.trim_for(kept_as),
-                ),
-                context={CARRIED: carried} if carried else None,
-            )
+            context = {CARRIED: carried} if carried else None
+            for attempt in self._recorder.attempts(document, context):
+                with attempt as encoded:
+                    result = self._store.put(
+                        NewCheckpoint(
+                            id=identity,
+                            session_id=self.id,
+                            name=title,
+                            manifest=encoded.manifest,
+                            refs=encoded.refs,
+                            chunks=encoded.chunks,
+                            expects=encoded.expects,
+                            size_bytes=encoded.size_bytes,
+                            checkpoint_type=TYPE_OF_CLASS[kept_as],
+                            retention_class=kept_as,
+                            parent_id=self._head,
+                            label=label_for(now) if kept_as != "step" else None,
+                            description=description,
+                            git_branch=git.branch if git else None,
+                            git_commit=git.commit if git else None,
+                            git_uncommitted=git.uncommitted if git else False,
+                            resumable=resumable,
+                            pinned=pinned,
+                            expires_at=now + expires_in if expires_in is not None else None,
+                            metadata=metadata,
+                            replace=overwrite,
+                            trim=self._around.policy.trim_for(kept_as),
+                        )
+                    )
             self._completed = completed_tasks([*carried, *tasks_in(document)])
             self._head = result.record.id
         return Checkpoint.of(result.record, self._store)
@@ -385,28 +386,24 @@ class Session:
     def _take_up(self, record: CheckpointRecord) -> Checkpoint:
         """Continue from a stored checkpoint, its content verified before anything is marked."""
         taken = Checkpoint.of(record, self._store)
-        payload = self._store.read_payload(record.id)
-        taken.content.read()
-        restored = self._store.mark_restored(record.id)
         with self._lock:
-            if payload is not None:
-                self._recorder.continue_from(payload)
-            self._completed = completed_tasks(taken.task_state["tasks"])
-            self._head = record.id
-            self._fresh = False
+            self._build_on(taken)
+            restored = self._store.mark_restored(record.id)
         return replace(taken, restored_at=restored.restored_at)
 
     def _pick_up(self) -> None:
         """Before the first save of this object: find out what the session's latest save was."""
-        if not self._fresh:
-            return
-        latest = self._find_latest()
-        if latest is not None:
-            payload = self._store.read_payload(latest.id)
-            if payload is not None:
-                self._recorder.continue_from(payload)
-            self._completed = completed_tasks(latest.task_state["tasks"])
-            self._head = latest.id
+        if self._fresh and (latest := self._find_latest()) is not None:
+            self._build_on(latest)
+        self._fresh = False
+
+    def _build_on(self, checkpoint: Checkpoint) -> None:
+        """Let the next save be the child of this checkpoint and pay for the difference."""
+        self._completed = completed_tasks(checkpoint.task_state["tasks"])
+        self._recorder.continue_from(
+            checkpoint.content.payload, self._store.read_chunks, self._store.cache
+        )
+        self._head = checkpoint.id
         self._fresh = False
 
     def _move_to(self, status: SessionStatus) -> None:

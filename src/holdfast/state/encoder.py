@@ -71,6 +71,18 @@ class EncodedState:
     size_bytes: int
     memory: _Memory
 
+    @property
+    def remembered_bytes(self) -> int:
+        """About how much memory it takes to recognise this state's large values next time."""
+        return sum(_cost(sequence) for sequence in self.memory.sequences.values())
+
+
+def _cost(sequence: _Sequence) -> int:
+    """Return about how many bytes a remembered value takes, its cuts and copies included."""
+    known = sequence.known
+    size = 2 * known.bytes if isinstance(known, KnownList) else len(known or "")
+    return size + len(sequence.layout.tail or b"") + 200 * len(sequence.layout.leaves)
+
 
 class StateEncoder:
     """Encodes the successive states of one session, paying for what changed.
