@@ -33,7 +33,7 @@ from holdfast.state.refs import digest_of
 from holdfast.stores import open_store
 from holdfast.stores.compression import MAX_CHUNK_BYTES, pack, unpack
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite_file import ERRORS, translated
+from holdfast.stores.sqlite_errors import ERRORS, translated
 from holdfast.testing.drafts import checkpoint, index_of, session, stored, write
 
 if sys.version_info >= (3, 14):

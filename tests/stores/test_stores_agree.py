@@ -23,7 +23,7 @@ from holdfast.model import (
     Trim,
 )
 from holdfast.state.refs import Ref, digest_of, pack_refs
-from holdfast.stores import memory, sqlite
+from holdfast.stores import memory_sessions, sqlite_sessions
 from holdfast.stores.base import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
@@ -192,7 +192,7 @@ class Twin:
         def fixed() -> str:
             return f"cccccccc-0000-7000-{self.count:04x}-{next(drawn):012x}"
 
-        modules: list[Any] = [memory, sqlite]
+        modules: list[Any] = [memory_sessions, sqlite_sessions]
         saved = [module.new_id for module in modules]
         for module in modules:
             module.new_id = fixed

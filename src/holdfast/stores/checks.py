@@ -199,6 +199,11 @@ def metadata_filter(wanted: Mapping[str, Any]) -> str:
         raise InvalidFilter(str(error)) from None
 
 
+def document_text(document: Mapping[str, Any] | None, what: str = "metadata") -> str | None:
+    """Return metadata or a log line's data as it is stored. Raises `StateNotSerializable`."""
+    return None if document is None else dump_document(document, what)
+
+
 def as_utc(moment: datetime, what: str) -> datetime:
     """Return an aware moment in UTC; a naive one could mean any hour and is refused."""
     if moment.tzinfo is UTC:

@@ -14,12 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from holdfast.errors import (
-    AgentNotFound,
-    CheckpointNotFound,
-    IllegalTransition,
-    SessionNotFound,
-)
+from holdfast.errors import AgentNotFound, CheckpointNotFound, IllegalTransition, SessionNotFound
 from holdfast.ids import check_sql_name, check_tenant, new_id
 from holdfast.model import (
     AgentRecord,
@@ -48,6 +43,7 @@ from holdfast.stores.checks import (
     check_limit,
     check_log,
     check_session_status,
+    document_text,
 )
 from holdfast.stores.postgres_connection import (
     AnyConnection,
@@ -61,7 +57,6 @@ from holdfast.stores.postgres_connection import (
 from holdfast.stores.postgres_statements import (
     Statement,
     StoredCheckpoint,
-    document_text,
     parse_agent,
     parse_checkpoint,
     parse_log,

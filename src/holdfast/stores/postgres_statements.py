@@ -237,11 +237,6 @@ def session_document(draft: NewSession) -> str:
     return _json(_session(draft))
 
 
-def document_text(document: Mapping[str, Any] | None, what: str = "metadata") -> str | None:
-    """Return metadata as it is stored."""
-    return None if document is None else dump_document(document, what)
-
-
 def parse_agent(row: Row) -> AgentRecord:
     """Read the columns of ``agents.*``."""
     agent_id, name, agent_type, status, parent_id, depth, metadata, *moments = row

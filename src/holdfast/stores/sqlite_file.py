@@ -1,4 +1,4 @@
-"""One database file: how it comes into being, who may use a connection, what its errors mean.
+"""One database file: how it comes into being, and who may use a connection to it.
 
 Connections are pooled, not bound to threads: a thread borrows one for the length of a method, and a
 process that works in one thread opens only one. Writers of one process queue at a lock before they
@@ -12,7 +12,6 @@ And a file that was deleted can still be written to, so a writer looks whether i
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import time
@@ -24,21 +23,9 @@ from typing import Final, TypeVar
 
 import apsw
 
-from holdfast.errors import (
-    AccessDenied,
-    ConflictError,
-    HoldfastError,
-    InputError,
-    LookupFailedError,
-    NotADatabase,
-    StoreBusy,
-    StoreClosed,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from holdfast.errors import NotADatabase, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.sql import queries
+from holdfast.stores.sqlite_errors import ADVICE, translated
 
 T = TypeVar("T")
 
@@ -52,107 +39,6 @@ FORK_PATIENCE: Final = 5.0
 SMALLEST_PAGE: Final = 512
 
 SQL: Final = queries("sqlite")
-
-ERRORS: Final[dict[type[apsw.Error], type[HoldfastError]]] = {
-    apsw.AbortError: StoreUnavailable,
-    apsw.AuthError: AccessDenied,
-    apsw.BindingsError: StoreError,
-    apsw.BusyError: StoreBusy,
-    apsw.CantOpenError: StoreUnavailable,
-    apsw.ConnectionClosedError: StoreClosed,
-    apsw.ConnectionNotClosedError: StoreError,
-    apsw.ConstraintError: ConflictError,
-    apsw.CorruptError: NotADatabase,
-    apsw.CursorClosedError: StoreError,
-    apsw.EmptyError: StoreError,
-    apsw.Error: StoreError,
-    apsw.ExecTraceAbort: StoreError,
-    apsw.ExecutionCompleteError: StoreError,
-    apsw.ExtensionLoadingError: StoreError,
-    apsw.ForkingViolationError: StoreError,
-    apsw.FormatError: NotADatabase,
-    apsw.FullError: StoreFull,
-    apsw.IOError: StoreUnavailable,
-    apsw.IncompleteExecutionError: StoreError,
-    apsw.InternalError: StoreError,
-    apsw.InterruptError: StoreUnavailable,
-    apsw.InvalidContextError: StoreError,
-    apsw.LockedError: StoreBusy,
-    apsw.MismatchError: InputError,
-    apsw.MisuseError: StoreError,
-    apsw.NoFTS5Error: StoreError,
-    apsw.NoLFSError: StoreFull,
-    apsw.NoMemError: StoreUnavailable,
-    apsw.NotADBError: NotADatabase,
-    apsw.NotFoundError: StoreError,
-    apsw.PermissionsError: StoreReadOnly,
-    apsw.ProtocolError: StoreBusy,
-    apsw.RangeError: StoreError,
-    apsw.ReadOnlyError: StoreReadOnly,
-    apsw.SQLError: StoreError,
-    apsw.SchemaChangeError: StoreBusy,
-    apsw.ThreadingViolationError: StoreError,
-    apsw.TooBigError: InputError,
-    apsw.VFSFileClosedError: StoreError,
-    apsw.VFSNotImplementedError: StoreError,
-}
-
-_CONSTRAINTS: Final[dict[int, type[HoldfastError]]] = {
-    apsw.SQLITE_CONSTRAINT_CHECK: InputError,
-    apsw.SQLITE_CONSTRAINT_DATATYPE: InputError,
-    apsw.SQLITE_CONSTRAINT_FOREIGNKEY: LookupFailedError,
-    apsw.SQLITE_CONSTRAINT_NOTNULL: InputError,
-}
-
-# Quotas and size limits are reported as failed writes; for the user the disk is full.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NO_PERMISSION: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-_ADVICE: Final[dict[type[HoldfastError], str]] = {
-    StoreBusy: "Other writers held the file for too long. Nothing was stored; a retry is safe.",
-    StoreFull: "No room is left. Nothing was stored, earlier checkpoints are intact: free some "
-    "space and repeat.",
-    StoreReadOnly: "The file or its directory cannot be written. Nothing was changed: check the "
-    "permissions.",
-    NotADatabase: "This is no Holdfast database, or it is damaged. Nothing was changed: give "
-    "another path, or restore the file from a copy.",
-    StoreUnavailable: "The file cannot be used. Nothing was changed: check the path and the disk.",
-}
-
-
-def translated(
-    error: apsw.Error | OSError, path: Path, url: str, system_errno: int = 0
-) -> HoldfastError:
-    """Return the Holdfast error that a driver's or the system's error means."""
-    kind: type[HoldfastError]
-    if isinstance(error, OSError):
-        kind, number = StoreUnavailable, error.errno or 0
-    else:
-        kind, number = ERRORS.get(type(error), StoreError), system_errno
-        if isinstance(error, apsw.ConstraintError):
-            kind = _CONSTRAINTS.get(extended_code(error), ConflictError)
-    if kind is StoreUnavailable:
-        if number in _NO_ROOM:
-            kind = StoreFull
-        elif number in _NO_PERMISSION or (
-            isinstance(error, apsw.CantOpenError) and _unwritable(path)
-        ):
-            kind = StoreReadOnly
-    return kind(f"{url}: {error}. {_ADVICE.get(kind, 'Nothing was stored.')}")
-
-
-def extended_code(error: apsw.Error) -> int:
-    """Return SQLite's extended result code, which says which kind of constraint was broken."""
-    return int(getattr(error, "extendedresult", 0))
-
-
-def _unwritable(path: Path) -> bool:
-    if path.is_dir():
-        return False
-    return path.parent.is_dir() and not (
-        os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
-    )
-
 
 _opening = threading.Lock()
 _files: weakref.WeakSet[DatabaseFile] = weakref.WeakSet()
@@ -231,7 +117,7 @@ class DatabaseFile:
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` in a write transaction; its effects are durable when this returns."""
         if not self._writer.acquire(timeout=self._busy_timeout):
-            raise StoreBusy(f"{self.url}: {_ADVICE[StoreBusy]}")
+            raise StoreBusy(f"{self.url}: {ADVICE[StoreBusy]}")
         try:
             connection = self._borrow()
             try:
@@ -341,7 +227,7 @@ class DatabaseFile:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         if 0 < self.path.stat().st_size < SMALLEST_PAGE and not self.path.is_dir():
             # SQLite would take it for an empty database and write over it.
-            raise NotADatabase(f"{self.url}: the file is too short. {_ADVICE[NotADatabase]}")
+            raise NotADatabase(f"{self.url}: the file is too short. {ADVICE[NotADatabase]}")
 
     def connect(self) -> apsw.Connection:
         """Open a connection that nothing has been configured on yet but its patience."""
@@ -405,7 +291,7 @@ def refuse_foreign(connection: apsw.Connection, url: str) -> None:
     if found == APPLICATION_ID:
         return
     if found or connection.pragma("user_version") or connection.execute(SQL["sqlite.tables"]).get:
-        raise NotADatabase(f"{url}: the file belongs to another program. {_ADVICE[NotADatabase]}")
+        raise NotADatabase(f"{url}: the file belongs to another program. {ADVICE[NotADatabase]}")
 
 
 def prepare(connection: apsw.Connection) -> None:

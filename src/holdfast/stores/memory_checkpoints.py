@@ -1,0 +1,277 @@
+"""Checkpoints in memory: the put with its trim, listings, payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from typing import Final, cast
+
+from holdfast.errors import CheckpointExists, CheckpointNotFound, SessionNotFound
+from holdfast.model import (
+    CheckpointQuery,
+    CheckpointRecord,
+    NewCheckpoint,
+    NewSession,
+    Payload,
+    PutResult,
+    Trim,
+)
+from holdfast.stores.checks import (
+    as_utc,
+    check_checkpoint,
+    check_filter,
+    check_limit,
+    check_session,
+    document_text,
+)
+from holdfast.stores.memory_sessions import MemorySessions
+from holdfast.stores.memory_tables import (
+    Checkpoint,
+    Line,
+    by_seq,
+    checkpoint_record,
+    has_values,
+    own_bytes,
+    visible,
+    wanted_values,
+)
+
+_EQUAL: Final = (
+    "session_id",
+    "namespace",
+    "name",
+    "label",
+    "external_id",
+    "checkpoint_type",
+    "retention_class",
+    "run_id",
+    "version",
+    "resumable",
+)
+_KINDS: Final[Mapping[str, type]] = {"version": int, "resumable": bool, "before_seq": int}
+_FILTERS: Final = (*_EQUAL, "agent_id", "id", "id_prefix", "before_seq")
+
+
+class MemoryCheckpoints(MemorySessions):
+    """Checkpoints of sessions."""
+
+    def put(self, draft: NewCheckpoint) -> PutResult:
+        draft = check_checkpoint(draft)
+        brings = None if draft.session is None else check_session(draft.session)
+        document = document_text(draft.metadata)
+        created = None if draft.created_at is None else as_utc(draft.created_at, "created_at")
+        expires = None if draft.expires_at is None else as_utc(draft.expires_at, "expires_at")
+        with self._open():
+            now = self._now()
+            session = self._sessions.get(draft.session_id)
+            if session is None and brings is None:
+                raise SessionNotFound(f"no session has the id {draft.session_id!r}")
+            stored = self._checkpoints.get(draft.id)
+            if stored is not None:
+                if stored.record.session_id != draft.session_id:
+                    raise CheckpointExists(f"the id {draft.id} belongs to another session")
+                return PutResult(checkpoint_record(stored), created=False)
+            line = None if session is None else session.lines.get(draft.namespace)
+            replaced, seq = ([], None) if line is None else _standing(line, draft, now)
+            self._require_chunks(draft.expects, draft.chunks)
+            if session is None:
+                session = self._insert_session(cast("NewSession", brings))
+            for checkpoint in replaced:
+                self._forget(checkpoint)
+            payload = Payload(draft.manifest, draft.refs)
+            record = CheckpointRecord(
+                id=draft.id,
+                session_id=draft.session_id,
+                agent_id=session.record.agent_id,
+                namespace=draft.namespace,
+                seq=self._next_seq() if seq is None else seq,
+                external_id=draft.external_id,
+                parent_id=draft.parent_id,
+                name=draft.name,
+                label=draft.label,
+                description=draft.description,
+                checkpoint_type=draft.checkpoint_type,
+                retention_class=draft.retention_class,
+                run_id=draft.run_id,
+                version=draft.version,
+                size_bytes=draft.size_bytes,
+                stored_bytes=own_bytes(payload) + self._add_chunks(draft.chunks),
+                git_branch=draft.git_branch,
+                git_commit=draft.git_commit,
+                git_uncommitted=draft.git_uncommitted,
+                resumable=draft.resumable,
+                pinned=draft.pinned,
+                expires_at=expires,
+                metadata=None,
+                created_at=created or now,
+                restored_at=None,
+            )
+            checkpoint = Checkpoint(record, document, payload)
+            session.record = replace(session.record, updated_at=now)
+            line = self._remember(session, checkpoint)
+            removed = _trimmed(line, record, draft.trim, now)
+            for old in removed:
+                self._forget(old)
+            gone = tuple(old.record.id for old in (*replaced, *removed))
+            return PutResult(checkpoint_record(checkpoint), created=True, removed=gone)
+
+    def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
+        given = []
+        for name in _FILTERS:
+            value = getattr(query, name)
+            if value is not None:
+                check_filter(value, name, _KINDS.get(name, str))
+                given.append((name, value))
+        equal = [(name, value) for name, value in given if name in _EQUAL]
+        wanted = wanted_values(query.metadata)
+        limit = check_limit(query.limit)
+
+        def fits(checkpoint: Checkpoint) -> bool:
+            record = checkpoint.record
+            return (
+                all(getattr(record, name) == value for name, value in equal)
+                and (query.agent_id is None or record.agent_id == query.agent_id.lower())
+                and (query.id is None or record.id == query.id.lower())
+                and (query.id_prefix is None or record.id.startswith(query.id_prefix))
+                and (query.before_seq is None or record.seq < query.before_seq)
+                and visible(record, now)
+                and has_values(checkpoint.document, wanted)
+            )
+
+        with self._open():
+            now = self._now()
+            found = filter(fits, self._candidates(query))
+            return [checkpoint_record(checkpoint) for checkpoint in islice(found, limit)]
+
+    def _candidates(self, query: CheckpointQuery) -> Iterator[Checkpoint]:
+        """Return what may fit, newest first, found as directly as the query allows."""
+        if query.id is not None:
+            one = self._checkpoints.get(query.id.lower())
+            return iter(() if one is None else (one,))
+        if query.session_id is None:
+            return iter(sorted(self._checkpoints.values(), key=by_seq, reverse=True))
+        session = self._sessions.get(query.session_id)
+        if session is None:
+            return iter(())
+        lines = (
+            session.lines.values()
+            if query.namespace is None
+            else filter(None, (session.lines.get(query.namespace),))
+        )
+        several = [line.stored for line in lines]
+        if len(several) == 1:
+            return reversed(several[0])
+        return iter(sorted((one for line in several for one in line), key=by_seq, reverse=True))
+
+    def latest_of_agent(self, agent_id: str) -> CheckpointRecord | None:
+        check_filter(agent_id, "agent id", str)
+        with self._open():
+            agent = self._agents.get(agent_id.lower())
+            now = self._now()
+            for _, id_ in reversed(agent.timeline) if agent is not None else ():
+                checkpoint = self._checkpoints[id_]
+                if visible(checkpoint.record, now):
+                    return checkpoint_record(checkpoint)
+            return None
+
+    def _visible_checkpoint(self, checkpoint_id: str) -> Checkpoint | None:
+        check_filter(checkpoint_id, "checkpoint id", str)
+        found = self._checkpoints.get(checkpoint_id.lower())
+        return found if found is not None and visible(found.record, self._now()) else None
+
+    def read_payload(self, checkpoint_id: str) -> Payload | None:
+        with self._open():
+            found = self._visible_checkpoint(checkpoint_id)
+            return None if found is None else found.payload
+
+    def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
+        with self._open():
+            found = self._visible_checkpoint(checkpoint_id)
+            if found is None:
+                raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
+            found.record = replace(found.record, restored_at=self._now())
+            return checkpoint_record(found)
+
+    def delete_checkpoints(self, checkpoint_ids: Sequence[str]) -> int:
+        for checkpoint_id in checkpoint_ids:
+            check_filter(checkpoint_id, "checkpoint id", str)
+        with self._open():
+            found = {id_.lower() for id_ in checkpoint_ids} & self._checkpoints.keys()
+            for checkpoint_id in found:
+                self._forget(self._checkpoints[checkpoint_id])
+            return len(found)
+
+    def purge_expired(self) -> int:
+        with self._open():
+            now = self._now()
+            expired = [
+                checkpoint
+                for checkpoint in self._checkpoints.values()
+                if not visible(checkpoint.record, now)
+            ]
+            for checkpoint in expired:
+                self._forget(checkpoint)
+            return len(expired)
+
+    def iter_checkpoint_ids(self) -> Iterator[str]:
+        with self._open():
+            now = self._now()
+            found = sorted(self._checkpoints.values(), key=by_seq)
+            return iter([one.record.id for one in found if visible(one.record, now)])
+
+
+def _standing(
+    line: Line, draft: NewCheckpoint, now: datetime
+) -> tuple[list[Checkpoint], int | None]:
+    """Return what the draft replaces and the seq that is handed on."""
+    replaced: list[Checkpoint] = []
+    seq = None
+    for column, found in (
+        ("name", line.by_name.get(draft.name)),
+        (
+            "external_id",
+            None if draft.external_id is None else line.by_external_id.get(draft.external_id),
+        ),
+    ):
+        if found is None:
+            continue
+        # What has expired is gone for everybody who asks, so it stands in nobody's way.
+        if visible(found.record, now):
+            if not draft.replace:
+                raise CheckpointExists(
+                    f"session {draft.session_id!r} has a checkpoint with the {column} "
+                    f"{getattr(draft, column)!r} already. Nothing was stored: choose another, "
+                    f"or replace it"
+                )
+            seq = found.record.seq if column == "external_id" else seq
+        if found not in replaced:
+            replaced.append(found)
+    return replaced, seq
+
+
+def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) -> list[Checkpoint]:
+    """Return what a put removes, oldest first; see `Trim`."""
+    if trim.keep is None and not trim.max_age:
+        return []
+    seen = 0
+    resumable_seen = False
+    going = []
+    for checkpoint in reversed(line.stored):
+        record = checkpoint.record
+        if not visible(record, now):
+            continue
+        newest_resumable = record.resumable and not resumable_seen
+        resumable_seen = resumable_seen or record.resumable
+        if record.pinned:
+            continue
+        above_cap = False
+        if trim.keep is not None and record.retention_class == newest.retention_class:
+            seen += 1
+            above_cap = seen > trim.keep
+        age = trim.max_age.get(record.retention_class)
+        past_age = age is not None and record.created_at < now - age
+        if (above_cap or past_age) and not newest_resumable:
+            going.append(checkpoint)
+    return going[::-1]

@@ -1,0 +1,276 @@
+"""Sessions in memory: their life, their log, and copying or erasing one with all it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from operator import attrgetter
+from typing import Any
+
+from holdfast.errors import (
+    AgentNotFound,
+    CheckpointNotFound,
+    IllegalTransition,
+    SessionExists,
+    SessionNotFound,
+)
+from holdfast.ids import new_id
+from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
+from holdfast.stores.checks import (
+    as_utc,
+    check_filter,
+    check_limit,
+    check_log,
+    check_session,
+    check_session_status,
+    document_text,
+)
+from holdfast.stores.memory_agents import MemoryAgents
+from holdfast.stores.memory_chunks import MemoryChunks
+from holdfast.stores.memory_tables import (
+    Checkpoint,
+    Session,
+    by_age,
+    by_seq,
+    has_values,
+    log_record,
+    own_bytes,
+    roots_of,
+    session_record,
+    visible,
+    wanted_values,
+)
+from holdfast.stores.rules import reachable
+
+
+class MemorySessions(MemoryAgents, MemoryChunks):
+    """Sessions and their logs."""
+
+    def create_session(self, draft: NewSession) -> SessionRecord:
+        draft = check_session(draft)
+        with self._open():
+            return session_record(self._insert_session(draft))
+
+    def _insert_session(self, draft: NewSession) -> Session:
+        if draft.id in self._sessions:
+            raise SessionExists(f"a session with the id {draft.id!r} exists already")
+        document = document_text(draft.metadata)
+        if draft.agent_id not in self._agents:
+            if draft.agent is None:
+                raise AgentNotFound(f"no agent has the id {draft.agent_id}")
+            self._insert_agent(draft.agent)
+        now = self._now()
+        record = SessionRecord(
+            id=draft.id,
+            agent_id=draft.agent_id,
+            agent_type=draft.agent_type,
+            task_description=draft.task_description,
+            status="active",
+            continues_id=draft.continues_id,
+            forked_from=draft.forked_from,
+            paused_at=None,
+            paused_until=None,
+            pause_reason=None,
+            resumed_at=None,
+            metadata=None,
+            created_at=now,
+            updated_at=now,
+        )
+        session = Session(record, document)
+        self._sessions[draft.id] = session
+        return session
+
+    def _session(self, session_id: str) -> Session:
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionNotFound(f"no session has the id {session_id!r}")
+        return found
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        check_filter(session_id, "session id", str)
+        with self._open():
+            found = self._sessions.get(session_id)
+            return None if found is None else session_record(found)
+
+    def list_sessions(self, query: SessionQuery = SessionQuery()) -> list[SessionRecord]:
+        for value in (query.status, query.agent_type, query.agent_id, query.id_prefix):
+            if value is not None:
+                check_filter(value, "filter", str)
+        wanted = wanted_values(query.metadata)
+        limit = check_limit(query.limit)
+
+        def fits(session: Session) -> bool:
+            record = session.record
+            return (
+                (query.status is None or record.status == query.status)
+                and (query.agent_type is None or record.agent_type == query.agent_type)
+                and (query.agent_id is None or record.agent_id == query.agent_id.lower())
+                and (query.id_prefix is None or record.id.startswith(query.id_prefix))
+                and has_values(session.document, wanted)
+            )
+
+        with self._open():
+            found = sorted(self._sessions.values(), key=by_age, reverse=True)
+            return [session_record(session) for session in islice(filter(fits, found), limit)]
+
+    def update_session(
+        self,
+        session_id: str,
+        *,
+        status: str | None = None,
+        expected: Collection[str] | None = None,
+        resumed_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> SessionRecord:
+        check_filter(session_id, "session id", str)
+        check_session_status(status)
+        changes: dict[str, Any] = {}
+        if status is not None:
+            changes["status"] = status
+        if resumed_at is not None:
+            changes["resumed_at"] = as_utc(resumed_at, "resumed_at")
+        dumped = document_text(metadata)
+        with self._open():
+            session = self._session(session_id)
+            present = session.record.status
+            if expected is not None and present not in expected:
+                raise IllegalTransition(
+                    f"session {session_id!r} is {present}; this needs {', '.join(sorted(expected))}"
+                )
+            session.record = replace(session.record, updated_at=self._now(), **changes)
+            if dumped is not None:
+                session.document = dumped
+            return session_record(session)
+
+    def delete_session(self, session_id: str) -> bool:
+        check_filter(session_id, "session id", str)
+        with self._open():
+            session = self._sessions.pop(session_id, None)
+            if session is None:
+                return False
+            own, _ = reachable(roots_of(session), self._read)
+            for line in list(session.lines.values()):
+                for checkpoint in line.stored:
+                    self._forget(checkpoint)
+            others, whole = reachable(self._all_roots(), self._read)
+            # Below an unreadable index anything may be shared; gc says so and removes nothing.
+            if whole:
+                for digest in own - others:
+                    self._chunks.pop(digest, None)
+            return True
+
+    def copy_session(
+        self,
+        source_id: str,
+        draft: NewSession,
+        *,
+        checkpoint_ids: Sequence[str] | None = None,
+    ) -> SessionRecord:
+        check_filter(source_id, "session id", str)
+        draft = check_session(draft)
+        chosen = None if checkpoint_ids is None else {found.lower() for found in checkpoint_ids}
+        with self._open():
+            source = self._session(source_id)
+            now = self._now()
+            found = sorted(
+                (
+                    checkpoint
+                    for line in source.lines.values()
+                    for checkpoint in line.stored
+                    if visible(checkpoint.record, now)
+                    and (chosen is None or checkpoint.record.id in chosen)
+                ),
+                key=by_seq,
+            )
+            if chosen is not None and len(found) < len(chosen):
+                missing = chosen - {checkpoint.record.id for checkpoint in found}
+                raise CheckpointNotFound(
+                    f"session {source_id!r} has no checkpoint {', '.join(sorted(missing))}"
+                )
+            session = self._insert_session(draft)
+            ids = {checkpoint.record.id: new_id() for checkpoint in found}
+            for checkpoint in found:
+                record = checkpoint.record
+                parent = record.parent_id
+                copy = replace(
+                    record,
+                    id=ids[record.id],
+                    session_id=draft.id,
+                    agent_id=draft.agent_id,
+                    seq=self._next_seq(),
+                    parent_id=ids.get(parent, parent) if parent is not None else None,
+                    stored_bytes=own_bytes(checkpoint.payload),
+                )
+                self._remember(session, Checkpoint(copy, checkpoint.document, checkpoint.payload))
+            kept = {
+                (checkpoint.record.namespace, checkpoint.record.external_id) for checkpoint in found
+            }
+            for key, writes in source.writes.items():
+                if chosen is None or key in kept:
+                    session.writes[key] = dict(writes)
+            return session_record(session)
+
+    def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
+        for session_id in session_ids or ():
+            check_filter(session_id, "session id", str)
+        with self._open():
+            now = self._now()
+            wanted = None if session_ids is None else set(session_ids)
+            usages = []
+            for session in sorted(self._sessions.values(), key=by_age, reverse=True):
+                if wanted is not None and session.record.id not in wanted:
+                    continue
+                records = [
+                    checkpoint.record
+                    for line in session.lines.values()
+                    for checkpoint in line.stored
+                    if visible(checkpoint.record, now)
+                ]
+                latest = max(records, key=attrgetter("seq"), default=None)
+                usages.append(
+                    SessionUsage(
+                        session_id=session.record.id,
+                        checkpoints=len(records),
+                        size_bytes=sum(record.size_bytes for record in records),
+                        stored_bytes=sum(record.stored_bytes for record in records),
+                        latest_id=None if latest is None else latest.id,
+                    )
+                )
+            return usages
+
+    def append_log(
+        self, session_id: str, level: str, message: str, data: Mapping[str, Any] | None = None
+    ) -> LogRecord:
+        check_filter(session_id, "session id", str)
+        check_log(level, message)
+        document = document_text(data, "log data")
+        with self._open():
+            session = self._session(session_id)
+            self._log_id += 1
+            line: tuple[Any, ...] = (self._log_id, session_id, level, message, None, self._now())
+            session.logs.append((LogRecord(*line), document))
+            return log_record(*session.logs[-1])
+
+    def list_logs(
+        self,
+        session_id: str,
+        *,
+        level: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[LogRecord]:
+        for value in (session_id, level or ""):
+            check_filter(value, "filter", str)
+        limit = check_limit(limit)
+        start = check_limit(offset, "offset") or 0
+        with self._open():
+            session = self._sessions.get(session_id)
+            lines = [
+                line
+                for line in (session.logs if session is not None else ())
+                if level is None or line[0].level == level
+            ]
+        end = None if limit is None else start + limit
+        return [log_record(*line) for line in lines[start:end]]

@@ -1,0 +1,210 @@
+"""What a memory store holds: plain objects, the indexes over them, and the one lock around both.
+
+Metadata is kept as text, so that no caller can change what is stored; the functions at the end give
+it out as records.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Final
+
+import orjson
+
+from holdfast.errors import StoreClosed
+from holdfast.ids import check_tenant
+from holdfast.model import (
+    AgentRecord,
+    CheckpointRecord,
+    LogRecord,
+    Payload,
+    SessionRecord,
+    WriteRecord,
+    utc_now,
+)
+from holdfast.state.codec import load_document
+from holdfast.stores.base import Store
+from holdfast.stores.checks import metadata_filter
+
+
+@dataclass(slots=True, eq=False)
+class Checkpoint:
+    """A checkpoint; ``document`` is its metadata as text, so that no caller can change it."""
+
+    record: CheckpointRecord
+    document: str | None
+    payload: Payload
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """The checkpoints of one session and namespace, oldest first."""
+
+    stored: list[Checkpoint] = field(default_factory=list)
+    by_name: dict[str, Checkpoint] = field(default_factory=dict)
+    by_external_id: dict[str, Checkpoint] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A session with all that goes when it goes."""
+
+    record: SessionRecord
+    document: str | None
+    lines: dict[str, Line] = field(default_factory=dict)
+    logs: list[tuple[LogRecord, str | None]] = field(default_factory=list)
+    # (namespace, external id) to (task, index) to the write and its time.
+    writes: dict[tuple[str, str], dict[tuple[str, int], tuple[WriteRecord, datetime]]] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """An agent and the order of its checkpoints."""
+
+    record: AgentRecord
+    document: str | None
+    # (created_at, id) of its checkpoints in order.
+    timeline: list[tuple[datetime, str]] = field(default_factory=list)
+
+
+_FIELDS: Final = tuple(one.name for one in fields(CheckpointRecord))
+_METADATA: Final = _FIELDS.index("metadata")
+_values = attrgetter(*_FIELDS)
+by_seq = attrgetter("record.seq")
+by_age = attrgetter("record.created_at", "record.id")
+
+
+class MemoryTables(Store):
+    """The tables, and the two ways in which a checkpoint enters and leaves them."""
+
+    def __init__(self, tenant: str = "default", *, now: Callable[[], datetime] = utc_now) -> None:
+        self.tenant = check_tenant(tenant)
+        self.url = "memory:"
+        self._now = now
+        self._lock = threading.RLock()
+        self._closed = False
+        self._agents: dict[str, Agent] = {}
+        self._sessions: dict[str, Session] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._chunks: dict[bytes, bytes] = {}
+        self._seq = 0
+        self._log_id = 0
+
+    def _open(self) -> threading.RLock:
+        if self._closed:
+            raise StoreClosed("this memory store was closed")
+        return self._lock
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _remember(self, session: Session, checkpoint: Checkpoint) -> Line:
+        record = checkpoint.record
+        line = session.lines.get(record.namespace)
+        if line is None:
+            line = session.lines[record.namespace] = Line()
+        if not line.stored or line.stored[-1].record.seq < record.seq:
+            line.stored.append(checkpoint)
+        else:
+            insort(line.stored, checkpoint, key=by_seq)
+        line.by_name[record.name] = checkpoint
+        if record.external_id is not None:
+            line.by_external_id[record.external_id] = checkpoint
+        self._checkpoints[record.id] = checkpoint
+        insort(self._agents[record.agent_id].timeline, (record.created_at, record.id))
+        return line
+
+    def _forget(self, checkpoint: Checkpoint) -> None:
+        record = checkpoint.record
+        del self._checkpoints[record.id]
+        timeline = self._agents[record.agent_id].timeline
+        del timeline[bisect_left(timeline, (record.created_at, record.id))]
+        session = self._sessions.get(record.session_id)
+        if session is None:
+            return
+        line = session.lines[record.namespace]
+        del line.stored[bisect_left(line.stored, record.seq, key=by_seq)]
+        del line.by_name[record.name]
+        if record.external_id is not None:
+            del line.by_external_id[record.external_id]
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def visible(record: CheckpointRecord, now: datetime) -> bool:
+    """Tell whether a checkpoint is there for those who ask; an expired one is not."""
+    return record.expires_at is None or record.expires_at > now
+
+
+def roots_of(session: Session, without: Collection[int] = ()) -> Iterator[bytes]:
+    """Yield the packed references of a session, except of writes with these object ids."""
+    for line in session.lines.values():
+        for checkpoint in line.stored:
+            yield checkpoint.payload.refs
+    for stored in session.writes.values():
+        for record, _ in stored.values():
+            if id(record) not in without:
+                yield record.payload.refs
+
+
+def own_bytes(payload: Payload) -> int:
+    """Return what a checkpoint takes besides its chunks."""
+    return len(payload.manifest.encode()) + len(payload.refs)
+
+
+def agent_record(agent: Agent) -> AgentRecord:
+    """Return an agent with its metadata."""
+    if agent.document is None:
+        return agent.record
+    return replace(agent.record, metadata=load_document(agent.document))
+
+
+def session_record(session: Session) -> SessionRecord:
+    """Return a session with its metadata."""
+    if session.document is None:
+        return session.record
+    return replace(session.record, metadata=load_document(session.document))
+
+
+def checkpoint_record(checkpoint: Checkpoint) -> CheckpointRecord:
+    """Return a checkpoint with its metadata."""
+    if checkpoint.document is None:
+        return checkpoint.record
+    # The same as dataclasses.replace, three times as fast.
+    values = list(_values(checkpoint.record))
+    values[_METADATA] = load_document(checkpoint.document)
+    return CheckpointRecord(*values)
+
+
+def log_record(record: LogRecord, document: str | None) -> LogRecord:
+    """Return a log line with its data."""
+    return record if document is None else replace(record, data=load_document(document))
+
+
+def wanted_values(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a metadata filter as values that can be compared with stored ones."""
+    return dict(orjson.loads(metadata_filter(metadata))) if metadata else None
+
+
+def has_values(document: str | None, wanted: Mapping[str, Any] | None) -> bool:
+    """Tell whether a stored document has the wanted values, as a database compares them."""
+    if wanted is None:
+        return True
+    if document is None:
+        return False
+    stored = orjson.loads(document)
+    return all(
+        key in stored
+        and stored[key] == value
+        and (type(stored[key]) is bool) is (type(value) is bool)
+        for key, value in wanted.items()
+    )

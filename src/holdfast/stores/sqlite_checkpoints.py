@@ -1,0 +1,258 @@
+"""Checkpoints in SQLite: the put with its trim, listings, payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import apsw
+
+from holdfast.errors import CheckpointExists, CheckpointNotFound
+from holdfast.model import (
+    CheckpointQuery,
+    CheckpointRecord,
+    NewCheckpoint,
+    Payload,
+    PutResult,
+    Trim,
+)
+from holdfast.state.codec import load_document
+from holdfast.stores import sqlite_rows as rows
+from holdfast.stores.checks import (
+    as_utc,
+    check_checkpoint,
+    check_filter,
+    check_session,
+    document_text,
+)
+from holdfast.stores.sqlite_access import all_rows, narrow, text_list
+from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row, stamp
+from holdfast.stores.sqlite_sessions import SqliteSessions
+
+_CHECKPOINT_FILTERS: Final = (
+    ("session_id", str),
+    ("namespace", str),
+    ("agent_id", str),
+    ("id", str),
+    ("id_prefix", str),
+    ("name", str),
+    ("label", str),
+    ("external_id", str),
+    ("checkpoint_type", str),
+    ("retention_class", str),
+    ("run_id", str),
+    ("version", int),
+    ("resumable", bool),
+    ("before_seq", int),
+)
+
+
+class SqliteCheckpoints(SqliteSessions):
+    """Checkpoints of sessions."""
+
+    def put(self, draft: NewCheckpoint) -> PutResult:
+        draft = check_checkpoint(draft)
+        session = None if draft.session is None else check_session(draft.session)
+        metadata = document_text(draft.metadata)
+        created = None if draft.created_at is None else as_utc(draft.created_at, "created_at")
+        expires = None if draft.expires_at is None else as_utc(draft.expires_at, "expires_at")
+        chunks = self._packed(draft.chunks)
+        own_bytes = len(draft.manifest.encode()) + len(draft.refs)
+
+        def store(connection: apsw.Connection) -> PutResult:
+            moment = self._now()
+            now = stamp(moment)
+            agent_id = self._lock_session(connection, draft.session_id, session)
+            stored, replaced, seq = self._standing(connection, draft, now)
+            if stored is not None:
+                return PutResult(stored, created=False)
+            if replaced:
+                connection.execute(SQL["checkpoints.delete"], (self.tenant, text_list(replaced)))
+            stored_bytes = own_bytes + self._add_chunks(connection, chunks)
+            self._require_chunks(connection, draft.expects)
+            if seq is None:
+                (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+            record = CheckpointRecord(
+                id=draft.id,
+                session_id=draft.session_id,
+                agent_id=agent_id,
+                namespace=draft.namespace,
+                seq=seq,
+                external_id=draft.external_id,
+                parent_id=draft.parent_id,
+                name=draft.name,
+                label=draft.label,
+                description=draft.description,
+                checkpoint_type=draft.checkpoint_type,
+                retention_class=draft.retention_class,
+                run_id=draft.run_id,
+                version=draft.version,
+                size_bytes=draft.size_bytes,
+                stored_bytes=stored_bytes,
+                git_branch=draft.git_branch,
+                git_commit=draft.git_commit,
+                git_uncommitted=draft.git_uncommitted,
+                resumable=draft.resumable,
+                pinned=draft.pinned,
+                expires_at=expires,
+                metadata=None if metadata is None else load_document(metadata),
+                created_at=created or moment,
+                restored_at=None,
+            )
+            connection.execute(
+                SQL["sqlite.put.checkpoint"],
+                (
+                    self.tenant,
+                    draft.id,
+                    draft.session_id,
+                    agent_id,
+                    draft.namespace,
+                    seq,
+                    draft.external_id,
+                    draft.parent_id,
+                    draft.name,
+                    draft.label,
+                    draft.description,
+                    draft.checkpoint_type,
+                    draft.retention_class,
+                    draft.run_id,
+                    draft.version,
+                    draft.size_bytes,
+                    stored_bytes,
+                    draft.git_branch,
+                    draft.git_commit,
+                    draft.git_uncommitted,
+                    draft.resumable,
+                    draft.pinned,
+                    None if expires is None else stamp(expires),
+                    metadata,
+                    stamp(record.created_at),
+                    draft.manifest,
+                    draft.refs,
+                ),
+            )
+            touched = (now, self.tenant, draft.session_id)
+            connection.execute(SQL["sqlite.put.touch_session"], touched)
+            removed = self._trim(connection, record, draft.trim, moment)
+            return PutResult(record, created=True, removed=(*replaced, *removed))
+
+        return self._file.write(store)
+
+    def _standing(
+        self, connection: apsw.Connection, draft: NewCheckpoint, now: str
+    ) -> tuple[CheckpointRecord | None, list[str], int | None]:
+        """Return the record if the id is stored already, else what to replace and the seq to keep."""
+        line = (now, self.tenant, draft.session_id, draft.namespace)
+        found = all_rows(
+            connection,
+            "sqlite.put.standing",
+            (
+                self.tenant,
+                draft.session_id,
+                now,
+                draft.id,
+                *line,
+                draft.name,
+                *line,
+                draft.external_id,
+            ),
+        )
+        if not found:
+            return None, [], None
+        replaced: dict[str, None] = {}
+        seq = None
+        for column, id_, its_seq, ours, expired in found:
+            if column == "id":
+                if not ours:
+                    raise CheckpointExists(f"the id {draft.id} belongs to another session")
+                row = all_rows(connection, "sqlite.put.stored", (draft.id,))[0]
+                return rows.checkpoint(row), [], None
+            # What has expired is gone for everybody who asks, so it stands in nobody's way.
+            if not expired:
+                if not draft.replace:
+                    raise CheckpointExists(
+                        f"session {draft.session_id!r} has a checkpoint with the {column} "
+                        f"{getattr(draft, column)!r} already. Nothing was stored: choose another, "
+                        f"or replace it"
+                    )
+                seq = its_seq if column == "external_id" else seq
+            replaced[id_] = None
+        return None, list(replaced), seq
+
+    def _trim(
+        self, connection: apsw.Connection, record: CheckpointRecord, trim: Trim, moment: datetime
+    ) -> list[str]:
+        if trim.keep is None and not trim.max_age:
+            return []
+        now = stamp(moment)
+        line = (self.tenant, record.session_id, record.namespace)
+        going: list[Row] = []
+        if trim.keep is not None:
+            values: Row = (*line, record.retention_class, now, trim.keep)
+            going += all_rows(connection, "sqlite.put.above_cap", values)
+        for retention_class, age in trim.max_age.items():
+            values = (*line, retention_class, now, stamp(moment - age))
+            going += all_rows(connection, "sqlite.put.past_age", values)
+        if not going:
+            return []
+        safe = all_rows(connection, "sqlite.put.newest_resumable", (*line, now))
+        chosen = [row[0] for row in going if row not in safe]
+        if not chosen:
+            return []
+        gone = all_rows(connection, "sqlite.put.trim", (self.tenant, text_list(chosen), now))
+        return [id_ for id_, _ in sorted(gone, key=lambda row: row[1])]
+
+    def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
+        statement, values = [SQL["checkpoints.list"]], [self.tenant, self._clock()]
+        narrow("checkpoints.where.", query, _CHECKPOINT_FILTERS, statement, values)
+        return self._list(rows.checkpoint, statement, values, SQL["checkpoints.order"], query.limit)
+
+    def latest_of_agent(self, agent_id: str) -> CheckpointRecord | None:
+        check_filter(agent_id, "agent id", str)
+        found = self._rows(
+            "checkpoints.latest_of_agent", (agent_id.lower(), self.tenant, self._clock())
+        )
+        return rows.checkpoint(found[0]) if found else None
+
+    def read_payload(self, checkpoint_id: str) -> Payload | None:
+        check_filter(checkpoint_id, "checkpoint id", str)
+        found = self._rows(
+            "checkpoints.payload", (checkpoint_id.lower(), self.tenant, self._clock())
+        )
+        return Payload(*found[0]) if found else None
+
+    def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
+        check_filter(checkpoint_id, "checkpoint id", str)
+
+        def mark(connection: apsw.Connection) -> CheckpointRecord:
+            now = self._clock()
+            key = checkpoint_id.lower()
+            connection.execute(SQL["checkpoints.mark_restored"], (now, key, self.tenant, now))
+            if not connection.changes():
+                raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
+            return rows.checkpoint(all_rows(connection, "sqlite.put.stored", (key,))[0])
+
+        return self._file.write(mark)
+
+    def delete_checkpoints(self, checkpoint_ids: Sequence[str]) -> int:
+        ids = text_list([found.lower() for found in checkpoint_ids], "checkpoint id")
+        if not checkpoint_ids:
+            return 0
+
+        def delete(connection: apsw.Connection) -> int:
+            connection.execute(SQL["checkpoints.delete"], (self.tenant, ids))
+            return connection.changes()
+
+        return self._file.write(delete)
+
+    def purge_expired(self) -> int:
+        def purge(connection: apsw.Connection) -> int:
+            connection.execute(SQL["checkpoints.purge_expired"], (self.tenant, self._clock()))
+            return connection.changes()
+
+        return self._file.write(purge)
+
+    def iter_checkpoint_ids(self) -> Iterator[str]:
+        return iter([id_ for (id_,) in self._rows("checkpoints.ids", (self.tenant, self._clock()))])

@@ -1,0 +1,96 @@
+"""Chunks in SQLite: content, stored once under its digest, and swept when nothing refers to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import apsw
+
+from holdfast.errors import ChunksMissing, StateCorrupt
+from holdfast.model import Buffer, GcReport
+from holdfast.stores.compression import pack, unpack
+from holdfast.stores.rules import ORPHAN_AGE, reachable
+from holdfast.stores.sqlite_access import SqliteAccess, all_rows, hex_list, number_list
+from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row, stamp
+
+
+class SqliteChunks(SqliteAccess):
+    """Chunks and what refers to them."""
+
+    def _packed(self, chunks: Mapping[bytes, Buffer]) -> list[tuple[str, bytes, int, Buffer]]:
+        tenant, compress = self.tenant, self._compress
+        return [(tenant, digest, *pack(chunks[digest], compress=compress)) for digest in chunks]
+
+    def _add_chunks(
+        self, connection: apsw.Connection, chunks: list[tuple[str, bytes, int, Buffer]]
+    ) -> int:
+        """Add the chunks that are not stored yet and return how many bytes they take."""
+        if not chunks:
+            return 0
+        added: list[Row] = connection.executemany(SQL["sqlite.put.chunk"], chunks).fetchall()
+        return sum(size for (size,) in added)
+
+    def _require_chunks(self, connection: apsw.Connection, expects: Sequence[bytes]) -> None:
+        if not expects:
+            return
+        missing = all_rows(connection, "sqlite.put.missing", (hex_list(expects), self.tenant))
+        if missing:
+            raise ChunksMissing(
+                f"{len(missing)} of {len(expects)} chunks that the draft relies on are no longer "
+                f"stored. Nothing was stored: repeat it with all chunks"
+            )
+
+    def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
+        if not digests:
+            return {}
+        return _unpacked(self._rows("chunks.read", (self.tenant, hex_list(digests))))
+
+    def total_bytes(self) -> int:
+        return int(self._rows("chunks.total_bytes", (self.tenant,))[0][0])
+
+    def gc(self, *, dry_run: bool = False) -> GcReport:
+        def sweep(connection: apsw.Connection) -> GcReport:
+            before = stamp(self._now() - ORPHAN_AGE)
+            orphans = all_rows(connection, "sqlite.gc.orphaned_writes", (self.tenant, before))
+            if not dry_run:
+                connection.executemany(SQL["sqlite.gc.delete_write"], orphans)
+            kept = self._roots(connection, without=[row[0] for row in orphans])
+            live, whole = self._reachable(connection, kept)
+            if not whole:
+                raise StateCorrupt(
+                    f"{self.url} has an index chunk that cannot be read, so what lies below it is "
+                    f"unknown. Nothing was removed: delete the checkpoints that verify names"
+                )
+            dead = [
+                (rowid, size)
+                for rowid, digest, size in connection.execute(
+                    SQL["sqlite.gc.chunks"], (self.tenant,)
+                )
+                if digest not in live
+            ]
+            if not dry_run:
+                connection.executemany(SQL["sqlite.gc.delete_chunk"], ((row[0],) for row in dead))
+            return GcReport(
+                chunks=len(dead),
+                bytes=sum(size for _, size in dead),
+                writes=len(orphans),
+                dry_run=dry_run,
+            )
+
+        return self._file.read_consistently(sweep) if dry_run else self._file.erase(sweep)
+
+    def _roots(self, connection: apsw.Connection, without: Collection[int] = ()) -> list[Row]:
+        values = (self.tenant, self.tenant, number_list(without))
+        return all_rows(connection, "sqlite.gc.roots", values)
+
+    def _reachable(self, connection: apsw.Connection, roots: list[Row]) -> tuple[set[bytes], bool]:
+        def read(digests: Collection[bytes]) -> dict[bytes, bytes]:
+            return _unpacked(all_rows(connection, "chunks.read", (self.tenant, hex_list(digests))))
+
+        return reachable((refs for (refs,) in roots), read)
+
+
+def _unpacked(found: list[Row]) -> dict[bytes, bytes]:
+    plain = ((digest, unpack(codec, data)) for digest, codec, data in found)
+    return {digest: data for digest, data in plain if data is not None}

@@ -1,0 +1,260 @@
+"""Sessions in SQLite: their life, their log, and copying or erasing one with all it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import apsw
+
+from holdfast.errors import (
+    AgentNotFound,
+    CheckpointNotFound,
+    IllegalTransition,
+    SessionExists,
+    SessionNotFound,
+)
+from holdfast.ids import new_id
+from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
+from holdfast.stores import sqlite_rows as rows
+from holdfast.stores.checks import (
+    as_utc,
+    check_filter,
+    check_limit,
+    check_log,
+    check_session,
+    check_session_status,
+    document_text,
+)
+from holdfast.stores.sqlite_access import all_rows, narrow, text_list
+from holdfast.stores.sqlite_agents import SqliteAgents
+from holdfast.stores.sqlite_chunks import SqliteChunks
+from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row, stamp
+
+_SESSION_FILTERS: Final = (
+    ("status", str),
+    ("agent_type", str),
+    ("agent_id", str),
+    ("id_prefix", str),
+)
+
+
+class SqliteSessions(SqliteAgents, SqliteChunks):
+    """Sessions and their logs."""
+
+    def create_session(self, draft: NewSession) -> SessionRecord:
+        draft = check_session(draft)
+        return self._file.write(lambda connection: self._insert_session(connection, draft))
+
+    def _insert_session(self, connection: apsw.Connection, draft: NewSession) -> SessionRecord:
+        if self._session_row(connection, draft.id) is not None:
+            raise SessionExists(f"a session with the id {draft.id!r} exists already")
+        if self._agent(connection, draft.agent_id) is None:
+            if draft.agent is None:
+                raise AgentNotFound(f"no agent has the id {draft.agent_id}")
+            self._insert_agent(connection, draft.agent)
+        metadata = document_text(draft.metadata)
+        now = self._clock()
+        connection.execute(
+            SQL["sessions.insert"],
+            (
+                self.tenant,
+                draft.id,
+                draft.agent_id,
+                draft.agent_type,
+                draft.task_description,
+                draft.continues_id,
+                draft.forked_from,
+                metadata,
+                now,
+                now,
+            ),
+        )
+        return rows.session(
+            (
+                draft.id,
+                draft.agent_id,
+                draft.agent_type,
+                draft.task_description,
+                "active",
+                draft.continues_id,
+                draft.forked_from,
+                None,
+                None,
+                None,
+                None,
+                metadata,
+                now,
+                now,
+            )
+        )
+
+    def _session_row(self, connection: apsw.Connection, session_id: str) -> Row | None:
+        found = all_rows(connection, "sessions.find", (self.tenant, session_id))
+        return found[0] if found else None
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        check_filter(session_id, "session id", str)
+        row = self._file.read(lambda connection: self._session_row(connection, session_id))
+        return None if row is None else rows.session(row)
+
+    def list_sessions(self, query: SessionQuery = SessionQuery()) -> list[SessionRecord]:
+        statement, values = [SQL["sessions.list"]], [self.tenant]
+        narrow("sessions.where.", query, _SESSION_FILTERS, statement, values)
+        return self._list(rows.session, statement, values, SQL["sessions.order"], query.limit)
+
+    def update_session(
+        self,
+        session_id: str,
+        *,
+        status: str | None = None,
+        expected: Collection[str] | None = None,
+        resumed_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> SessionRecord:
+        check_filter(session_id, "session id", str)
+        check_session_status(status)
+        resumed = None if resumed_at is None else stamp(as_utc(resumed_at, "resumed_at"))
+        dumped = document_text(metadata)
+
+        def update(connection: apsw.Connection) -> SessionRecord:
+            found = self._session_row(connection, session_id)
+            if found is None:
+                raise SessionNotFound(f"no session has the id {session_id!r}")
+            row = list(found)
+            if expected is not None and row[4] not in expected:
+                raise IllegalTransition(
+                    f"session {session_id!r} is {row[4]}; this needs {', '.join(sorted(expected))}"
+                )
+            row[4] = row[4] if status is None else status
+            row[10] = row[10] if resumed is None else resumed
+            row[11] = row[11] if dumped is None else dumped
+            row[13] = self._clock()
+            values = (row[4], row[10], row[11], row[13], self.tenant, session_id)
+            connection.execute(SQL["sessions.update"], values)
+            return rows.session(tuple(row))
+
+        return self._file.write(update)
+
+    def _lock_session(
+        self, connection: apsw.Connection, session_id: str, draft: NewSession | None
+    ) -> str:
+        """Return the agent of a session, which is created if the draft brings it."""
+        found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
+        if found:
+            return str(found[0][0])
+        if draft is None:
+            raise SessionNotFound(f"no session has the id {session_id!r}")
+        return self._insert_session(connection, draft).agent_id
+
+    def delete_session(self, session_id: str) -> bool:
+        check_filter(session_id, "session id", str)
+
+        def erase(connection: apsw.Connection) -> bool:
+            key = (self.tenant, session_id)
+            roots = all_rows(connection, "sqlite.gc.roots_of_session", key + key)
+            connection.execute(SQL["sessions.delete"], key)
+            if not connection.changes():
+                return False
+            if roots:
+                own, _ = self._reachable(connection, roots)
+                others, whole = self._reachable(connection, self._roots(connection))
+                # Below an unreadable index anything may be shared; gc says so and removes nothing.
+                if whole:
+                    gone = ((self.tenant, digest) for digest in own - others)
+                    connection.executemany(SQL["sqlite.gc.delete_chunks_by_digest"], gone)
+            return True
+
+        return self._file.erase(erase)
+
+    def copy_session(
+        self,
+        source_id: str,
+        draft: NewSession,
+        *,
+        checkpoint_ids: Sequence[str] | None = None,
+    ) -> SessionRecord:
+        check_filter(source_id, "session id", str)
+        draft = check_session(draft)
+        chosen = None if checkpoint_ids is None else {found.lower() for found in checkpoint_ids}
+
+        def copy(connection: apsw.Connection) -> SessionRecord:
+            if self._session_row(connection, source_id) is None:
+                raise SessionNotFound(f"no session has the id {source_id!r}")
+            key = (self.tenant, source_id)
+            sources = all_rows(connection, "sqlite.copy.sources", (*key, self._clock()))
+            if chosen is not None:
+                sources = [row for row in sources if row[0] in chosen]
+                missing = chosen - {row[0] for row in sources}
+                if missing:
+                    raise CheckpointNotFound(
+                        f"session {source_id!r} has no checkpoint {', '.join(sorted(missing))}"
+                    )
+            session = self._insert_session(connection, draft)
+            copies = {row[0]: new_id() for row in sources}
+            for id_, parent_id, _, _ in sources:
+                (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+                parent_id = copies.get(parent_id, parent_id)
+                values = (copies[id_], draft.id, draft.agent_id, seq, parent_id, id_, self.tenant)
+                connection.execute(SQL["sqlite.copy.checkpoint"], values)
+            statement = SQL["sqlite.copy.writes"]
+            if chosen is None:
+                connection.execute(statement, (draft.id, *key))
+            else:
+                one = statement + "\n" + SQL["sqlite.copy.writes.where.checkpoint"]
+                wanted = [(draft.id, *key, *row[2:]) for row in sources if row[3] is not None]
+                connection.executemany(one, wanted)
+            return session
+
+        return self._file.write(copy)
+
+    def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
+        statement, values = [SQL["sessions.usage"]], [self._clock(), self.tenant]
+        if session_ids is not None:
+            statement.append(SQL["sessions.usage.where.ids"])
+            values.append(text_list(session_ids, "session id"))
+        statement.append(SQL["sessions.usage.order"])
+        found: list[Row] = self._file.read(
+            lambda connection: connection.execute("\n".join(statement), values).fetchall()
+        )
+        return [SessionUsage(*row[:5]) for row in found]
+
+    def append_log(
+        self, session_id: str, level: str, message: str, data: Mapping[str, Any] | None = None
+    ) -> LogRecord:
+        check_filter(session_id, "session id", str)
+        check_log(level, message)
+        dumped = document_text(data, "log data")
+
+        def append(connection: apsw.Connection) -> LogRecord:
+            if self._session_row(connection, session_id) is None:
+                raise SessionNotFound(f"no session has the id {session_id!r}")
+            line = (session_id, level, message, dumped, self._clock())
+            ((id_,),) = all_rows(connection, "logs.insert", (self.tenant, *line))
+            return rows.log((id_, *line))
+
+        return self._file.write(append)
+
+    def list_logs(
+        self,
+        session_id: str,
+        *,
+        level: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[LogRecord]:
+        check_filter(session_id, "session id", str)
+        statement, values = [SQL["logs.list"]], [self.tenant, session_id]
+        if level is not None:
+            check_filter(level, "level", str)
+            statement.append(SQL["logs.where.level"])
+            values.append(level)
+        most = check_limit(limit)
+        paging = (-1 if most is None else most, check_limit(offset, "offset"))
+        text = "\n".join((*statement, SQL["logs.order"]))
+        found: list[Row] = self._file.read(
+            lambda connection: connection.execute(text, (*values, *paging)).fetchall()
+        )
+        return [rows.log(row) for row in found]

@@ -1,0 +1,74 @@
+"""Pending writes in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import apsw
+
+from holdfast.ids import check_external_id, check_namespace
+from holdfast.model import NewSession, NewWrite, Payload, WriteRecord
+from holdfast.stores.checks import check_filter, check_session, check_write
+from holdfast.stores.sqlite_access import text_list
+from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row
+from holdfast.stores.sqlite_sessions import SqliteSessions
+
+
+class SqliteWrites(SqliteSessions):
+    """Writes of tasks whose checkpoint may not be there yet."""
+
+    def put_writes(
+        self,
+        session: NewSession,
+        namespace: str,
+        external_id: str,
+        writes: Sequence[NewWrite],
+    ) -> None:
+        session = check_session(session)
+        check_namespace(namespace)
+        check_external_id(external_id)
+        packed = []
+        for write in writes:
+            check_write(write)
+            packed.append(self._packed(write.chunks))
+
+        def store(connection: apsw.Connection) -> None:
+            self._lock_session(connection, session.id, session)
+            now = self._clock()
+            for chunks in packed:
+                self._add_chunks(connection, chunks)
+            for write in writes:
+                self._require_chunks(connection, write.expects)
+                connection.execute(
+                    SQL["sqlite.write.replace" if write.replace else "sqlite.write.insert"],
+                    (
+                        self.tenant,
+                        session.id,
+                        namespace,
+                        external_id,
+                        write.task_id,
+                        write.index,
+                        write.task_path,
+                        write.channel,
+                        write.manifest,
+                        write.refs,
+                        now,
+                    ),
+                )
+
+        self._file.write(store)
+
+    def list_writes(
+        self, session_id: str, namespace: str, external_ids: Collection[str]
+    ) -> list[WriteRecord]:
+        check_filter(session_id, "session id", str)
+        check_filter(namespace, "namespace", str)
+        wanted = text_list(external_ids, "external id")
+        found = self._rows("writes.list", (self.tenant, session_id, namespace, wanted))
+        return [_write_record(row) for row in found]
+
+
+def _write_record(row: Row) -> WriteRecord:
+    values: Row = (*row[:5], Payload(*row[5:]))
+    return WriteRecord(*values)
