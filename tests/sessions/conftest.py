@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import isawaitable
@@ -14,6 +13,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.aio import AsyncSession, AsyncSessionManager
+from tests.event_loop import event_loop
 
 BACKENDS = ("memory", "sqlite", "postgres", "async")
 
@@ -53,19 +53,6 @@ class Blocking:
                 raise
         else:
             self._wait(guard.__aexit__(None, None, None))
-
-
-@contextmanager
-def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 @pytest.fixture(params=BACKENDS)
