@@ -1,0 +1,1 @@
+"""Requirements proven as a whole, clause by clause, where the tests of a module prove parts of them."""
