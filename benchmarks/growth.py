@@ -1,11 +1,15 @@
 """Conversations that grow by one message a step, saved by the peer and by us in turn.
 
+They take turns by runs of steps rather than by single ones: a put that follows a megabyte of the
+other side's writes would wait for the disk to take those too.
+
 Several figures look at the result: what is stored, what a put at the end costs, what a get costs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -23,6 +27,7 @@ from benchmarks.peers import (
 )
 
 _COUNTED = 100
+_RUN = 25
 
 
 @dataclass
@@ -38,15 +43,20 @@ class Growth:
     peer_bytes: int = 0
     our_bytes: int = 0
 
-    def step(self, message: Message) -> None:
-        self.messages.append(message)
-        self.save()
+    def run(self, messages: list[Message]) -> None:
+        """Let each side save a step for each of these messages."""
+        steps = []
+        for message in messages:
+            self.messages = [*self.messages, message]
+            steps.append(self.graph.checkpoint(self.messages))
+        self.peer_puts += [timed(partial(self.peer.put, *step)) for step in steps]
+        self.our_puts += [timed(partial(self.ours.put, *step[:2])) for step in steps]
 
     def save(self) -> None:
-        """Hand the same checkpoint to both."""
+        """Hand the same checkpoint, of messages that were changed in place, to both."""
         checkpoint, metadata, versions = self.graph.checkpoint(self.messages)
-        self.peer_puts.append(timed(lambda: self.peer.put(checkpoint, metadata, versions)))
-        self.our_puts.append(timed(lambda: self.ours.put(checkpoint, metadata)))
+        self.peer.put(checkpoint, metadata, versions)
+        self.ours.put(checkpoint, metadata)
 
     def last_puts(self) -> tuple[float, float]:
         """Return the medians of the last puts, the peer's and ours."""
@@ -81,10 +91,9 @@ def grow_sqlite(run: Run) -> SqliteGrowth:
     growth = SqliteGrowth(PeerThread(saver), OurThread(our_path), path=our_path)
     growth.file = SqliteFile(our_path)
     writer = Writer()
-    for step in range(1, run.steps + 1):
-        growth.step(writer.message())
-        if step % (run.steps // 50) == 0:
-            growth.peer_samples.append((step, sqlite_content_bytes(saver)))
+    while (step := len(growth.messages)) < run.steps:
+        growth.run(writer.messages(min(_RUN, run.steps - step)))
+        growth.peer_samples.append((len(growth.messages), sqlite_content_bytes(saver)))
     growth.peer_bytes = sqlite_file_bytes(saver, peer_path)
     growth.our_bytes = growth.file.file_bytes()
     return growth
@@ -94,8 +103,8 @@ def grow_postgres(run: Run) -> PostgresGrowth:
     peer_url, our_url = run.new_database(), run.new_database()
     growth = PostgresGrowth(PeerThread(open_postgres_saver(peer_url)), OurThread(our_url))
     writer = Writer()
-    for _ in range(run.steps):
-        growth.step(writer.message())
+    while (step := len(growth.messages)) < run.steps:
+        growth.run(writer.messages(min(_RUN, run.steps - step)))
     growth.peer_bytes = relations_bytes(peer_url)
     growth.our_bytes = relations_bytes(our_url)
     return growth

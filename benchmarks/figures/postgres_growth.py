@@ -31,7 +31,7 @@ def measure(run: Run) -> list[Row]:
             ratio=f"{show_times(peer / ours)} faster",
             target=f"≥ {TARGET_RATIO:g} × faster",
             met=peer / ours >= TARGET_RATIO,
-            note="median of the last 100 of each, in turn; fsync and synchronous_commit on",
+            note="median of the last 100 of each, in turn by 25; fsync and synchronous_commit on",
             values={"peer_seconds": peer, "our_seconds": ours},
         ),
         Row(

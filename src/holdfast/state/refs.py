@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
+from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.errors import DigestMismatch, StateCorrupt
@@ -28,6 +29,7 @@ RECORD_BYTES: Final = 40
 DIGEST_BYTES: Final = 33
 MAX_LEVEL: Final = 8
 SHA256: Final = b"\x12"  # the multihash code
+_RECORD: Final = Struct(">33sBHI")
 _FEW_LEAVES: Final = 1024
 _TINY_LEAF: Final = 256
 
@@ -66,13 +68,8 @@ def unpack_refs(data: bytes) -> list[Ref]:
     if len(data) % RECORD_BYTES:
         raise StateCorrupt(f"references of {len(data)} bytes are not whole records")
     return [
-        Ref(
-            data[at : at + DIGEST_BYTES],
-            data[at + DIGEST_BYTES] >> 4,
-            data[at + DIGEST_BYTES] & 0xF,
-            int.from_bytes(data[at + DIGEST_BYTES + 1 : at + RECORD_BYTES], "big"),
-        )
-        for at in range(0, len(data), RECORD_BYTES)
+        Ref(digest, shape >> 4, shape & 0xF, high << 32 | low)
+        for digest, shape, high, low in _RECORD.iter_unpack(data)
     ]
 
 
@@ -90,11 +87,13 @@ def check_chunk(ref: Ref, data: bytes | None) -> bytes:
 def children(ref: Ref, data: bytes) -> list[Ref]:
     """Return what an index chunk refers to, after checking that it fits its reference."""
     below = unpack_refs(data)
-    if (
-        ref.level > MAX_LEVEL
-        or any(child.level != ref.level - 1 or not child.length for child in below)
-        or sum(child.length for child in below) != ref.length
-    ):
+    length = 0
+    for child in below:
+        if child.level != ref.level - 1 or not child.length:
+            length = -1
+            break
+        length += child.length
+    if ref.level > MAX_LEVEL or length != ref.length:
         raise StateCorrupt(f"index chunk {digest_text(ref.digest)} does not fit its reference")
     return below
 
