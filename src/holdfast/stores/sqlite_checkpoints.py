@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 import apsw
+import orjson
 
 from holdfast.errors import CheckpointExists, CheckpointNotFound
 from holdfast.model import (
@@ -15,9 +16,7 @@ from holdfast.model import (
     NewCheckpoint,
     Payload,
     PutResult,
-    Trim,
 )
-from holdfast.state.codec import load_document
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import (
     as_utc,
@@ -28,7 +27,7 @@ from holdfast.stores.checks import (
 )
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_file import SQL
-from holdfast.stores.sqlite_rows import Row, stamp
+from holdfast.stores.sqlite_rows import stamp
 from holdfast.stores.sqlite_sessions import SqliteSessions
 
 _CHECKPOINT_FILTERS: Final = (
@@ -56,8 +55,8 @@ class SqliteCheckpoints(SqliteSessions):
         draft = check_checkpoint(draft)
         session = None if draft.session is None else check_session(draft.session)
         metadata = document_text(draft.metadata)
-        created = None if draft.created_at is None else as_utc(draft.created_at, "created_at")
-        expires = None if draft.expires_at is None else as_utc(draft.expires_at, "expires_at")
+        created = draft.created_at and stamp(as_utc(draft.created_at, "created_at"))
+        expires = draft.expires_at and stamp(as_utc(draft.expires_at, "expires_at"))
         chunks = self._packed(draft.chunks)
         own_bytes = len(draft.manifest.encode()) + len(draft.refs)
 
@@ -74,68 +73,39 @@ class SqliteCheckpoints(SqliteSessions):
             self._require_chunks(connection, draft.expects)
             if seq is None:
                 (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
-            record = CheckpointRecord(
-                id=draft.id,
-                session_id=draft.session_id,
-                agent_id=agent_id,
-                namespace=draft.namespace,
-                seq=seq,
-                external_id=draft.external_id,
-                parent_id=draft.parent_id,
-                name=draft.name,
-                label=draft.label,
-                description=draft.description,
-                checkpoint_type=draft.checkpoint_type,
-                retention_class=draft.retention_class,
-                run_id=draft.run_id,
-                version=draft.version,
-                size_bytes=draft.size_bytes,
-                stored_bytes=stored_bytes,
-                git_branch=draft.git_branch,
-                git_commit=draft.git_commit,
-                git_uncommitted=draft.git_uncommitted,
-                resumable=draft.resumable,
-                pinned=draft.pinned,
-                expires_at=expires,
-                metadata=None if metadata is None else load_document(metadata),
-                created_at=created or moment,
-                restored_at=None,
+            row = (
+                draft.id,
+                draft.session_id,
+                agent_id,
+                draft.namespace,
+                seq,
+                draft.external_id,
+                draft.parent_id,
+                draft.name,
+                draft.label,
+                draft.description,
+                draft.checkpoint_type,
+                draft.retention_class,
+                draft.run_id,
+                draft.version,
+                draft.size_bytes,
+                stored_bytes,
+                draft.git_branch,
+                draft.git_commit,
+                draft.git_uncommitted,
+                draft.resumable,
+                draft.pinned,
+                expires,
+                metadata,
+                created or now,
             )
             connection.execute(
-                SQL["sqlite.put.checkpoint"],
-                (
-                    self.tenant,
-                    draft.id,
-                    draft.session_id,
-                    agent_id,
-                    draft.namespace,
-                    seq,
-                    draft.external_id,
-                    draft.parent_id,
-                    draft.name,
-                    draft.label,
-                    draft.description,
-                    draft.checkpoint_type,
-                    draft.retention_class,
-                    draft.run_id,
-                    draft.version,
-                    draft.size_bytes,
-                    stored_bytes,
-                    draft.git_branch,
-                    draft.git_commit,
-                    draft.git_uncommitted,
-                    draft.resumable,
-                    draft.pinned,
-                    None if expires is None else stamp(expires),
-                    metadata,
-                    stamp(record.created_at),
-                    draft.manifest,
-                    draft.refs,
-                ),
+                SQL["sqlite.put.checkpoint"], (self.tenant, *row, draft.manifest, draft.refs)
             )
             touched = (now, self.tenant, draft.session_id)
             connection.execute(SQL["sqlite.put.touch_session"], touched)
-            removed = self._trim(connection, record, draft.trim, moment)
+            removed = self._trim(connection, draft, moment, now)
+            record = rows.checkpoint((*row, None))
             return PutResult(record, created=True, removed=(*replaced, *removed))
 
         return self._file.write(store)
@@ -182,26 +152,19 @@ class SqliteCheckpoints(SqliteSessions):
         return None, list(replaced), seq
 
     def _trim(
-        self, connection: apsw.Connection, record: CheckpointRecord, trim: Trim, moment: datetime
+        self, connection: apsw.Connection, draft: NewCheckpoint, moment: datetime, now: str
     ) -> list[str]:
+        trim = draft.trim
         if trim.keep is None and not trim.max_age:
             return []
-        now = stamp(moment)
-        line = (self.tenant, record.session_id, record.namespace)
-        going: list[Row] = []
-        if trim.keep is not None:
-            values: Row = (*line, record.retention_class, now, trim.keep)
-            going += all_rows(connection, "sqlite.put.above_cap", values)
-        for retention_class, age in trim.max_age.items():
-            values = (*line, retention_class, now, stamp(moment - age))
-            going += all_rows(connection, "sqlite.put.past_age", values)
+        line = (self.tenant, draft.session_id, draft.namespace, now, draft.retention_class)
+        cap = (0, 0) if trim.keep is None else (-1, trim.keep)
+        oldest = {name: stamp(moment - age) for name, age in trim.max_age.items()}
+        values = (*line, *cap, orjson.dumps(oldest).decode())
+        going = [id_ for (id_,) in all_rows(connection, "sqlite.put.excess", values)]
         if not going:
             return []
-        safe = all_rows(connection, "sqlite.put.newest_resumable", (*line, now))
-        chosen = [row[0] for row in going if row not in safe]
-        if not chosen:
-            return []
-        gone = all_rows(connection, "sqlite.put.trim", (self.tenant, text_list(chosen), now))
+        gone = all_rows(connection, "sqlite.put.trim", (self.tenant, text_list(going), now))
         return [id_ for id_, _ in sorted(gone, key=lambda row: row[1])]
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:

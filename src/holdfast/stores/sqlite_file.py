@@ -146,6 +146,8 @@ class DatabaseFile:
         return system_errno
 
     def _check_presence(self) -> None:
+        # SQLite would go on writing into a file without a name and report success. One system call
+        # in every write is the price of never acknowledging what nobody can find again.
         try:
             found = os.stat(self.path)
         except OSError as error:

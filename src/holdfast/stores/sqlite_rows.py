@@ -13,7 +13,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 def stamp(moment: datetime) -> str:
     """Return a moment in UTC as it is stored; such texts sort like the moments."""
-    return moment.isoformat(timespec="microseconds")[:26] + "Z"
+    return moment.isoformat("T", "microseconds")[:26] + "Z"
 
 
 def _moment(text: str | None) -> datetime | None:

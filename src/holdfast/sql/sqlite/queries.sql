@@ -1,5 +1,6 @@
 -- The statements of the SQLite store. PostgreSQL defines the same names; what only one dialect needs
--- begins with the dialect's name. Parameters are positional and stand in the order of the text.
+-- begins with the dialect's name. Parameters are positional and stand in the order of the text, or have
+-- their position as a number where one is needed twice.
 --
 -- A listing is a *.list statement, then any of its *.where fragments, then *.order. What has expired
 -- is invisible from the moment of its expires_at on, and removed by checkpoints.purge_expired.
@@ -275,22 +276,25 @@ INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, se
     expires_at, metadata, created_at, state_snapshot, refs)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: sqlite.put.above_cap
-SELECT id FROM session_checkpoints
-WHERE tenant = ? AND session_id = ? AND namespace = ? AND retention_class = ? AND pinned = 0
-    AND (expires_at IS NULL OR expires_at > ?)
-ORDER BY seq DESC LIMIT -1 OFFSET ?;
-
--- name: sqlite.put.past_age
-SELECT id FROM session_checkpoints
-WHERE tenant = ? AND session_id = ? AND namespace = ? AND retention_class = ? AND pinned = 0
-    AND (expires_at IS NULL OR expires_at > ?) AND created_at < ?;
-
--- name: sqlite.put.newest_resumable
-SELECT id FROM session_checkpoints
-WHERE tenant = ? AND session_id = ? AND namespace = ? AND resumable = 1
-    AND (expires_at IS NULL OR expires_at > ?)
-ORDER BY seq DESC LIMIT 1;
+-- name: sqlite.put.excess
+-- What lies above the cap of the draft's class or past the age of its own, but never the newest
+-- resumable one. A limit of 0 means that there is no cap.
+SELECT id FROM (
+    SELECT id FROM (
+        SELECT id FROM session_checkpoints
+        WHERE tenant = ?1 AND session_id = ?2 AND namespace = ?3 AND retention_class = ?5
+            AND pinned = 0 AND (expires_at IS NULL OR expires_at > ?4)
+        ORDER BY seq DESC LIMIT ?6 OFFSET ?7)
+    UNION ALL
+    SELECT old.id FROM json_each(?8) AS rule CROSS JOIN session_checkpoints AS old
+    WHERE old.tenant = ?1 AND old.session_id = ?2 AND old.namespace = ?3
+        AND old.retention_class = rule.key AND old.created_at < rule.value
+        AND old.pinned = 0 AND (old.expires_at IS NULL OR old.expires_at > ?4))
+WHERE id IS NOT (
+    SELECT id FROM session_checkpoints
+    WHERE tenant = ?1 AND session_id = ?2 AND namespace = ?3 AND resumable = 1
+        AND (expires_at IS NULL OR expires_at > ?4)
+    ORDER BY seq DESC LIMIT 1);
 
 -- name: sqlite.put.trim
 DELETE FROM session_checkpoints
