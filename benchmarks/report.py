@@ -1,4 +1,4 @@
-"""How results are told: lines on the screen, a JSON file, a table and a chart."""
+"""How results are told: lines on the screen, a JSON file, tables and a chart."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from benchmarks import chart
 from benchmarks.harness import ROOT, Row
 
 RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
 _MARKS = {True: "met", False: "MISSED", None: "–"}
 _PACKAGES = (
     "holdfast",
@@ -53,8 +54,28 @@ def write(rows: Sequence[Row], seconds: float) -> None:
     }
     (RESULTS / "latest.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     (RESULTS / "results.md").write_text(_markdown(document))
+    README.write_text(_with_figures(README.read_text(), document))
     if (samples := chart.collect(rows)) is not None:
         chart.write(samples)
+
+
+def _with_figures(page: str, document: dict[str, Any]) -> str:
+    """Return the page with the figures that have a target between its two markers."""
+    start, end = "<!-- figures:start -->\n", "<!-- figures:end -->"
+    before, _, rest = page.partition(start)
+    _, _, after = rest.partition(end)
+    table = ["| | peer | Holdfast | |", "|---|---|---|---|"]
+    for row in document["rows"]:
+        if row["met"] is not None and row["peer"] != "–":
+            cells = (row["figure"], row["peer"], row["ours"], row["ratio"])
+            table.append("| " + " | ".join(cells) + " |")
+    environment = document["environment"]
+    source = (
+        f"Measured on {environment['measured_at']} with Python {environment['python']} on "
+        f"{environment['system']}, each line side by side in one run of `make bench`. The rest, the "
+        "conditions and what missed its target: [results](benchmarks/results/results.md)."
+    )
+    return before + start + "\n".join([*table, "", source, ""]) + end + after
 
 
 def _environment() -> dict[str, Any]:
