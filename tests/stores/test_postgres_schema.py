@@ -121,6 +121,18 @@ def test_the_migration_can_be_taken_back(
     assert catalog(connection, schema) == {part: [] for part in CATALOG}
 
 
+def test_threads_can_be_erased_where_only_a_store_made_the_schema(
+    connection: "psycopg.Connection[Any]",
+) -> None:
+    insert(connection, namespace="public.saved")
+    insert(connection, namespace="public.other")
+    erase = "SELECT erase_threads('default', ARRAY['s'], %s, %s::uuid)"
+    assert one_value(connection, erase, "public.saved", AGENT) == 1
+    assert one_value(connection, "SELECT count(*) FROM sessions") == 1
+    assert one_value(connection, erase, "public.other", AGENT) == 1
+    assert one_value(connection, "SELECT count(*) FROM sessions") == 0
+
+
 @pytest.mark.row("S0-03")
 def test_a_checkpoints_id_is_a_uuid_and_the_primary_key(
     connection: "psycopg.Connection[Any]",

@@ -65,7 +65,7 @@ def schema_sql(
             "up": step.up,
         }
         parts.append(_filled(named["migration"], own))
-    parts += [named["functions"], _filled(named["view"], values)]
+    parts.append(_filled(named["view"], values))
     return "\n\n".join(parts) + "\n"
 
 

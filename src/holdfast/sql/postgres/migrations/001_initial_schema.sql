@@ -909,8 +909,73 @@ BEGIN
     SELECT count(*), coalesce(sum(freed.size), 0) INTO chunks, bytes FROM freed;
 END $$;
 
+-- Erases what one namespace holds in some threads, and at once all content that nothing refers to
+-- then, what was trimmed before included. A thread that checkpointers made and that is empty goes too.
+-- As everywhere, the long look at what is referenced happens before the lock, and what came since is
+-- looked at under it.
+CREATE FUNCTION holdfast.erase_threads(
+    p_tenant text, p_threads text[], p_namespace text, p_agent uuid
+)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    since xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
+    candidates bytea[] := '{}';
+    erased bigint;
+BEGIN
+    IF EXISTS (SELECT FROM holdfast.session_checkpoints AS c
+                WHERE c.tenant = p_tenant AND c.session_id = ANY (p_threads)
+                  AND c.namespace = p_namespace) THEN
+        candidates := ARRAY(
+            WITH RECURSIVE below (digest, level) AS (
+                SELECT top.digest, top.level
+                  FROM (SELECT c.refs FROM holdfast.session_checkpoints AS c
+                         WHERE c.tenant = p_tenant AND c.refs <> ''
+                           AND NOT (c.session_id = ANY (p_threads) AND c.namespace = p_namespace)
+                        UNION ALL
+                        SELECT w.refs FROM holdfast.checkpoint_writes AS w
+                         WHERE w.tenant = p_tenant AND w.refs <> ''
+                           AND NOT (w.session_id = ANY (p_threads) AND w.namespace = p_namespace)
+                       ) AS root
+                 CROSS JOIN LATERAL holdfast.refs_in(root.refs) AS top
+                UNION
+                SELECT child.digest, child.level
+                  FROM below
+                  JOIN holdfast.chunks AS k ON k.tenant = p_tenant AND k.digest = below.digest
+                 CROSS JOIN LATERAL holdfast.refs_in(k.data) AS child
+                 WHERE below.level > 0
+            )
+            SELECT k.digest FROM holdfast.chunks AS k WHERE k.tenant = p_tenant
+            EXCEPT
+            SELECT below.digest FROM below);
+    END IF;
+
+    PERFORM holdfast.lock_tenant(p_tenant, true);
+    DELETE FROM holdfast.session_checkpoints AS c
+     WHERE c.tenant = p_tenant AND c.session_id = ANY (p_threads) AND c.namespace = p_namespace;
+    GET DIAGNOSTICS erased = ROW_COUNT;
+    DELETE FROM holdfast.checkpoint_writes AS w
+     WHERE w.tenant = p_tenant AND w.session_id = ANY (p_threads) AND w.namespace = p_namespace;
+    DELETE FROM holdfast.sessions AS s
+     WHERE s.tenant = p_tenant AND s.id = ANY (p_threads) AND s.agent_id = p_agent
+       AND NOT EXISTS (SELECT FROM holdfast.session_checkpoints AS c
+                        WHERE c.tenant = s.tenant AND c.session_id = s.id)
+       AND NOT EXISTS (SELECT FROM holdfast.checkpoint_writes AS w
+                        WHERE w.tenant = s.tenant AND w.session_id = s.id);
+    IF cardinality(candidates) > 0 THEN
+        DELETE FROM holdfast.chunks AS k
+         WHERE k.tenant = p_tenant AND k.digest IN (
+                SELECT unnest(candidates)
+                EXCEPT
+                SELECT l.digest
+                  FROM holdfast.live_digests(p_tenant, since, NULL, '-infinity') AS l);
+    END IF;
+    RETURN erased;
+END $$;
+
 -- DOWN
 
+DROP FUNCTION holdfast.erase_threads(text, text[], text, uuid);
 DROP FUNCTION holdfast.sweep(text, text, boolean);
 DROP FUNCTION holdfast.copy_session(text, text, jsonb, uuid[], uuid[], boolean);
 DROP FUNCTION holdfast.put_writes(
