@@ -8,7 +8,7 @@ import psycopg
 
 from holdfast.ids import new_id
 from holdfast.model import NewAgent, NewCheckpoint, NewSession
-from holdfast.state.manifest import StateEncoder
+from holdfast.state import StateEncoder
 from holdfast.state.refs import Ref, digest_of, pack_refs
 from holdfast.stores.postgres_connection import parse_url
 

@@ -18,9 +18,9 @@ from holdfast.errors import (
 )
 from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, NewWrite
-from holdfast.state.codec import tagged
-from holdfast.state.manifest import decode_state
+from holdfast.state import decode_state
 from holdfast.state.refs import Ref, digest_of, pack_refs
+from holdfast.state.tags import tagged
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_connection import parse_url
 from holdfast.stores.postgres_errors import translate
