@@ -40,9 +40,9 @@ def columns_of(database: Database, table: str) -> dict[str, str]:
                 "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
                 "WHERE attrelid = ?::regclass AND attnum > 0",
                 table,
-            )  # type: ignore[arg-type]
+            )
         )
-    return dict(database.sql(f"SELECT name, type FROM pragma_table_xinfo('{table}')"))  # type: ignore[arg-type]
+    return dict(database.sql(f"SELECT name, type FROM pragma_table_xinfo('{table}')"))
 
 
 def primary_key_of(database: Database, table: str) -> list[str]:

@@ -115,7 +115,7 @@ def test_a_migration_is_recorded_by_its_checksum_and_an_edited_one_is_reported(
     session_id = save_something(database)
     known = {one.version: one.checksum for one in shipped(database)}
     recorded = database.sql("SELECT version, checksum FROM schema_migrations")
-    assert dict(recorded) == known  # type: ignore[arg-type]
+    assert dict(recorded) == known
     first = shipped(database)[0]
     edited = replace(first, up=first.up + "\n-- a comment", checksum="sha256:edited")
     ship(edited, *shipped(database)[1:])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -90,8 +92,8 @@ def test_a_session_goes_only_where_it_may(database: Database) -> None:
                 created = manager.store.create_session(session_draft())
                 manager.store.update_session(created.id, status=start)
                 session = manager.get_session(created.id)
-                steps = {
-                    "active": lambda at=created.id: manager.resume_session(at),
+                steps: dict[str, Callable[[], object]] = {
+                    "active": partial(manager.resume_session, created.id),
                     "completed": session.complete,
                     "failed": session.fail,
                 }
