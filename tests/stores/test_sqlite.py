@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from holdfast.errors import CheckpointExists, ChunksMissing, IllegalTransition
+from holdfast.errors import CheckpointExists, ChunksMissing, DigestMismatch, IllegalTransition
 from holdfast.model import SESSION_TRANSITIONS, CheckpointQuery
 from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import StoreContract
+from holdfast.testing.content import state_checkpoint
 from holdfast.testing.drafts import checkpoint, session, stored
 
 
@@ -117,3 +119,20 @@ def test_sessions_and_checkpoints_can_be_created_read_updated_and_deleted(
     assert store.delete_checkpoints([record.id]) == 1
     assert store.delete_session(owner.id)
     assert store.find_session(owner.id) is None
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_a_damaged_chunk_is_never_passed_off_as_the_state(tmp_path: Path, compress: bool) -> None:
+    owner = session()
+    draft = state_checkpoint(owner.id, {"text": "again and " * 5000}, session=owner)
+    with SqliteStore(tmp_path / "sessions.db", compress=compress) as store:
+        store.put(draft)
+        assert store.load(draft.id) is not None
+    database = apsw.Connection(str(store.path))
+    chunks: list[tuple[Any, ...]] = database.execute("SELECT rowid, data FROM chunks").fetchall()
+    rowid, data = chunks[0][0], bytearray(chunks[0][1])
+    data[len(data) // 2] ^= 1
+    database.execute("UPDATE chunks SET data = ? WHERE rowid = ?", (data, rowid))
+    database.close()
+    with SqliteStore(store.path) as fresh, pytest.raises(DigestMismatch):
+        fresh.load(draft.id)

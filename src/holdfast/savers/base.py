@@ -1,6 +1,6 @@
 """The interface of a saver: six methods to write, the rest follows from them.
 
-`holdfast.testing.savers.SaverContract` checks an implementation.
+`holdfast.testing.SaverContract` checks an implementation.
 """
 
 from __future__ import annotations

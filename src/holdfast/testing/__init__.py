@@ -1,7 +1,7 @@
-"""The contract of a store as a test suite, for every implementation of `holdfast.stores.base.Store`.
+"""The contracts as test suites: of a store, of a saver, of a checkpointer.
 
-Subclass `StoreContract` in a test module of your own and say how a store is opened; pytest finds the
-rest. It needs pytest, which nothing else in the package does.
+Subclass one of them in a test module of your own and say how yours is opened; pytest finds the rest.
+It needs pytest, which nothing else in the package does. For `holdfast.stores.base.Store`:
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -17,16 +17,24 @@ rest. It needs pytest, which nothing else in the package does.
 
 from __future__ import annotations
 
+from holdfast.testing.checkpointers import CheckpointerContract
 from holdfast.testing.checkpoints import CheckpointContract
+from holdfast.testing.content import ContentContract
+from holdfast.testing.savers import SaverContract
 from holdfast.testing.sessions import SessionContract
 from holdfast.testing.trims import TrimContract
 from holdfast.testing.upkeep import UpkeepContract
 from holdfast.testing.writes import WriteContract
 
-__all__ = ["StoreContract"]
+__all__ = ["CheckpointerContract", "SaverContract", "StoreContract"]
 
 
 class StoreContract(
-    SessionContract, CheckpointContract, TrimContract, WriteContract, UpkeepContract
+    SessionContract,
+    CheckpointContract,
+    ContentContract,
+    TrimContract,
+    WriteContract,
+    UpkeepContract,
 ):
     """Everything that a store promises. Override the fixtures ``store`` and ``neighbour``."""

@@ -287,67 +287,6 @@ class CheckpointContract(Contract):
         assert isinstance(caught.value, ValueError)
         assert store.list_sessions() == []
 
-    # Chunks
-
-    def test_equal_content_is_stored_once(self, store: Store) -> None:
-        owner = store.create_session(session())
-        content = bytes(range(256)) * 40
-        once = store.put(checkpoint(owner.id, contents=[content])).record
-        bytes_before = store.total_bytes()
-        again = store.put(checkpoint(owner.id, contents=[content])).record
-        assert store.total_bytes() == bytes_before > 0
-        assert again.stored_bytes < once.stored_bytes
-
-    def test_a_put_may_rely_on_stored_chunks(self, store: Store) -> None:
-        owner = store.create_session(session())
-        content = b"known content"
-        store.put(checkpoint(owner.id, contents=[content]))
-        known = digest_of(content)
-        draft = checkpoint(owner.id, refs=refs_to(content), expects=[known, known])
-        store.put(draft)
-        assert store.read_chunks([known]) == {known: content}
-
-    def test_a_put_that_relies_on_missing_chunks_leaves_nothing(self, store: Store) -> None:
-        owner = session()
-        draft = checkpoint(
-            owner.id,
-            session=owner,
-            contents=[b"sent"],
-            expects=[digest_of(b"not stored")],
-        )
-        with pytest.raises(ChunksMissing):
-            store.put(draft)
-        assert store.find_session(owner.id) is None
-        assert store.find_agent(owner.agent_id) is None
-        assert store.read_payload(draft.id) is None
-        assert store.read_chunks(list(draft.chunks)) == {}
-        content = b"not stored"
-        whole = replace(draft, chunks={**draft.chunks, digest_of(content): content})
-        assert store.put(whole).created is True
-
-    def test_a_refused_replacement_keeps_the_old_checkpoint(self, store: Store) -> None:
-        owner = store.create_session(session())
-        old = store.put(checkpoint(owner.id, "name")).record
-        with pytest.raises(ChunksMissing):
-            store.put(checkpoint(owner.id, "name", replace=True, expects=[digest_of(b"no")]))
-        assert store.list_checkpoints(CheckpointQuery(session_id=owner.id)) == [old]
-
-    def test_reading_chunks_leaves_out_what_is_not_stored(self, store: Store) -> None:
-        owner = store.create_session(session())
-        contents = [b"%d " % number * 50 for number in range(20)]
-        store.put(checkpoint(owner.id, contents=contents))
-        wanted = [digest_of(data) for data in contents[::2]]
-        found = store.read_chunks([*wanted, digest_of(b"absent"), wanted[0]])
-        assert found == {digest_of(data): data for data in contents[::2]}
-        assert store.read_chunks([]) == {}
-
-    @pytest.mark.parametrize("content", [b"", b"\0", b"x", b"\xff" * 70, bytes(range(256)) * 4096])
-    def test_content_of_any_kind_comes_back(self, store: Store, content: bytes) -> None:
-        owner = store.create_session(session())
-        draft = checkpoint(owner.id, contents=[content])
-        store.put(replace(draft, chunks={digest_of(content): memoryview(content)}))
-        assert store.read_chunks([digest_of(content)]) == {digest_of(content): content}
-
     # Tenants
 
     def test_tenants_do_not_see_each_other(self, store: Store, neighbour: Store) -> None:
