@@ -47,7 +47,7 @@ def start(url: str, session_id: str, steps: Path, stop_after: int) -> subprocess
     )  # fmt: skip
 
 
-@pytest.mark.row("S0-01", "S0-18", "S1-05", "S0-15")
+@pytest.mark.row("S0-01", "S0-18", "S1-05")
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_work_goes_on_after_sigkill(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -371,7 +371,6 @@ def open_store(url: str) -> None:
     PostgresStore(url).close()
 
 
-@pytest.mark.row("S3-10")
 def test_many_processes_may_make_the_schema_at_once(postgres_url: str) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=open_store, args=(postgres_url,)) for _ in range(4)]
