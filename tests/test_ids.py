@@ -162,7 +162,7 @@ REFUSED: list[Any] = [
     b"bytes",
     ["list"],
     ("tuple",),
-    object(),
+    object,
     uuid.UUID(int=0),
 ]
 
