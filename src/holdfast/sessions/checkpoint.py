@@ -48,7 +48,7 @@ class Checkpoint(CheckpointRecord):
     @classmethod
     def of(cls, record: CheckpointRecord, store: Store) -> Checkpoint:
         """Return the checkpoint for a store's record."""
-        return cls(*_values(record), content=Content(store, record.id))
+        return cls(*(*_values(record), Content(store, record.id)))
 
     @property
     def state(self) -> dict[str, Any]:
