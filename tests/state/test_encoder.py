@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from holdfast.model import Payload
 from holdfast.state import EncodedState, StateEncoder
 from holdfast.state.encoder import REMEMBERED_BYTES
+from holdfast.state.known import KnownList
 from tests.state.simulation import Chunks, exact, message
 
 NAN = float("nan")
@@ -284,8 +285,8 @@ def test_the_encoder_keeps_nothing_of_the_callers_alive() -> None:
     assert watched() is None
 
 
-def _size(known: list[bytes] | str | None) -> int:
-    return len(known or "") if not isinstance(known, list) else sum(map(len, known))
+def _size(known: KnownList | str | None) -> int:
+    return known.bytes if isinstance(known, KnownList) else len(known or "")
 
 
 def test_what_is_remembered_stays_within_bounds() -> None:

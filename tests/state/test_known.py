@@ -1,0 +1,85 @@
+"""A list that only grew is recognised; one that changed in whatever small way is not."""
+
+from __future__ import annotations
+
+import enum
+import unittest.mock
+from copy import deepcopy
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from holdfast.state.known import KnownList
+
+ELEMENTS: list[Any] = [
+    {"role": "user", "n": 1, "x": 0.0, "flag": True, "none": None, "nested": {"a": [1, 2]}},
+    "text",
+    7,
+    [1, [2, {"k": "v"}]],
+]
+
+
+class Text(str):
+    """A subclass that compares like its base."""
+
+    __slots__ = ()
+
+
+class Colour(enum.Enum):
+    RED = "user"
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 300])
+def test_growth_is_recognised_at_every_size(count: int) -> None:
+    value = [deepcopy(ELEMENTS) for _ in range(count)]
+    known = KnownList(value)
+    assert (len(known), known.begins(value)) == (count, True)
+    grown = [*deepcopy(value), "new", {"more": 1}]
+    assert known.begins(grown)
+    further = KnownList(grown, known)
+    assert further.begins([*grown, 1])
+    assert not further.begins(grown[:-1])
+    assert further.bytes > known.bytes
+
+
+@pytest.mark.parametrize(
+    ("path", "replacement"),
+    [
+        (("n",), 1.0), (("n",), True), (("n",), Decimal(1)), (("x",), -0.0), (("x",), 0),
+        (("x",), False), (("flag",), 1), (("flag",), 1.0), (("none",), float("nan")),
+        (("nested",), {"a": (1, 2)}), (("nested",), {"a": [2, 1]}), (("nested",), {}),
+        (("role",), Text("user")), (("role",), b"user"), (("role",), unittest.mock.ANY),
+        (("role",), Colour.RED), (("role",), object()),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_a_replaced_value_is_noticed(path: tuple[str], replacement: Any) -> None:
+    value = deepcopy(ELEMENTS) * 100
+    known = KnownList(value)
+    changed = deepcopy(value)
+    changed[200][path[0]] = replacement
+    assert not known.begins(changed)
+
+
+def test_another_order_of_keys_is_noticed() -> None:
+    value = deepcopy(ELEMENTS)
+    known = KnownList(value)
+    value[0] = dict(reversed(value[0].items()))
+    assert not known.begins(value)
+
+
+def test_later_changes_of_the_callers_list_are_noticed() -> None:
+    value = deepcopy(ELEMENTS)
+    known = KnownList(value)
+    value[3][1][1]["k"] = "changed"
+    assert not known.begins(value)
+    assert known.begins(ELEMENTS)
+
+
+def test_a_list_that_contains_itself_is_not_the_old_one() -> None:
+    value: list[Any] = deepcopy(ELEMENTS)
+    known = KnownList(value)
+    value[3].append(value)
+    value[3].append(value)
+    assert not known.begins(value)
