@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -248,10 +249,15 @@ def test_kill_9_of_the_backend_in_the_middle_of_a_put_leaves_the_thread_as_it_wa
                 time.sleep(0.01)
         os.kill(found[0], signal.SIGKILL)
         thread.join(30)
-        holder.close()
         assert [type(error) for error in failed] == [StoreUnavailable]
-        # The server starts anew by itself, as it does after every crash of a backend.
+        # After the crash of a backend the server ends all others and starts anew by itself.
         deadline = time.monotonic() + 30
+        while not holder.closed:
+            assert time.monotonic() < deadline
+            with suppress(psycopg.OperationalError):
+                holder.execute("SELECT 1")
+                time.sleep(0.01)
+        holder.close()
         while True:
             try:
                 after = psycopg.connect(url, autocommit=True)
