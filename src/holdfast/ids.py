@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from holdfast.errors import InvalidIdentifier
+from holdfast.locks import Lock
 
 SESSION_ID_BYTES = 512
 NAME_BYTES = 512
@@ -39,12 +38,12 @@ class IdFactory:
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
+        # A forked child would repeat its parent's next ids.
+        self._lock = Lock(reset=self.restart)
         self.restart()
-        _factories.add(self)
 
     def restart(self) -> None:
         """Forget the last id that was made, as a forked child has to."""
-        self._lock = threading.Lock()
         self._millis = -1
         self._counter = 0
 
@@ -73,18 +72,7 @@ def _random_start() -> int:
     return int.from_bytes(os.urandom(10), "big") >> 7
 
 
-_factories: weakref.WeakSet[IdFactory] = weakref.WeakSet()
 new_id = IdFactory()
-
-
-def _restart_all() -> None:
-    for factory in list(_factories):
-        factory.restart()
-
-
-# A forked child would repeat its parent's next ids, and might inherit a held lock.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_restart_all)
 
 
 def is_uuid(text: str) -> bool:

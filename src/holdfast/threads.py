@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, TypeAlias
 from uuid import UUID, uuid5
 
 from holdfast.errors import InvalidConfiguration, InvalidUrl
+from holdfast.locks import Lock
 from holdfast.model import NewAgent, NewSession, Payload
 from holdfast.recording import Attempt, Recorder
 from holdfast.state.cache import ChunkCache
@@ -74,9 +74,12 @@ class ThreadRecorders:
 
     def __init__(self, max_bytes: int = REMEMBERED_BYTES) -> None:
         self._max_bytes = max_bytes
+        self._lock = Lock(reset=self._forget_all)
+        self._forget_all()
+
+    def _forget_all(self) -> None:
         self._known: OrderedDict[ThreadKey, tuple[Recorder, int]] = OrderedDict()
         self._bytes = 0
-        self._lock = Lock()
 
     def attempts(self, key: ThreadKey, state: Mapping[str, Any]) -> Iterator[Attempt]:
         """Yield attempts at a put of the thread's next state; see `Recorder.attempts`."""

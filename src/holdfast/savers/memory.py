@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from threading import Lock
 from typing import Any, Final
 
 from holdfast.errors import (
@@ -23,6 +22,7 @@ from holdfast.errors import (
     SessionNotFound,
 )
 from holdfast.ids import check_text, new_id
+from holdfast.locks import Lock
 from holdfast.model import Payload, utc_now
 from holdfast.savers.base import BaseCheckpointSaver
 from holdfast.savers.values import (

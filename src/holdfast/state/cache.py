@@ -7,8 +7,9 @@ nor hashing again. The least recently used are forgotten first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from threading import Lock
 from typing import Final
+
+from holdfast.locks import Lock
 
 CACHED_BYTES: Final = 16 * 1024 * 1024
 
@@ -18,9 +19,12 @@ class ChunkCache:
 
     def __init__(self, max_bytes: int = CACHED_BYTES) -> None:
         self.max_bytes = max_bytes
+        self._lock = Lock(reset=self._forget_all)
+        self._forget_all()
+
+    def _forget_all(self) -> None:
         self._bytes = 0
         self._chunks: OrderedDict[bytes, bytes] = OrderedDict()
-        self._lock = Lock()
 
     def get(self, digest: bytes) -> bytes | None:
         """Return the bytes behind a digest, if they are known."""
@@ -39,3 +43,6 @@ class ChunkCache:
             self._bytes += len(data)
             while self._bytes > self.max_bytes:
                 self._bytes -= len(self._chunks.popitem(last=False)[1])
+
+
+NO_CACHE: Final = ChunkCache(0)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from holdfast.errors import StateCorrupt, StateTooLarge
 from holdfast.model import Payload
-from holdfast.state.cache import ChunkCache
+from holdfast.state.cache import NO_CACHE, ChunkCache
 from holdfast.state.codec import load_json
 from holdfast.state.document import read_manifest
 from holdfast.state.refs import ReadChunks, Ref, digest_text, expand_each, read_verified
@@ -86,7 +86,7 @@ class _Reading:
             raise StateTooLarge(f"the state has {total} bytes, the limit is {max_bytes}")
         if cache is None or total > cache.max_bytes // 2:
             # What would push itself out again is not worth keeping.
-            cache = ChunkCache(0)
+            cache = NO_CACHE
         self.cache = cache
         self.read_chunks = read_chunks
         self.kinds = [kind for kind, _ in sequences]

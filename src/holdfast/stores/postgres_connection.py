@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from holdfast.errors import (
     StoreBusy,
     StoreClosed,
 )
+from holdfast.locks import Lock
 from holdfast.sql import migrations, queries
 
 try:
@@ -118,7 +118,7 @@ class Link:
         self._pool = pool
         self._pid = os.getpid()
         self._parents: list[Pool | None] = []
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._closed = False
 
     def close(self) -> None:
