@@ -52,13 +52,11 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
     write_settings(tmp_path, 'url = "from-file.db"\ntenant = "file"\n[retention]\nautomatic = 9\n')
-    config = load_config(tmp_path)
-    assert (config.url, config.tenant, config.retention) == (
-        "from-file.db",
-        "file",
-        {"automatic": 9},
-    )
+    config = load_config(tmp_path / "sub")
+    assert config.url == str(tmp_path / "from-file.db")
+    assert (config.tenant, config.retention) == ("file", {"automatic": 9})
     monkeypatch.setenv("HOLDFAST_URL", "memory:")
     monkeypatch.setenv("HOLDFAST_TENANT", "env")
     assert (load_config(tmp_path).url, load_config(tmp_path).tenant) == ("memory:", "env")
@@ -89,7 +87,9 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.row("S2-24")
-@pytest.mark.parametrize("url", ["", "mysql://x/y", "sqlite://relative.db", "redis://"])
+@pytest.mark.parametrize(
+    "url", ["", "mysql://x/y", "sqlite://relative.db", "redis://", ":memory:", "file:x.db"]
+)
 def test_a_url_of_no_known_kind_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrl):
         open_store(url)
@@ -105,3 +105,20 @@ def test_a_sqlite_url_is_a_path(tmp_path: Path) -> None:
 def test_a_project_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match="does not exist"):
         load_config(tmp_path / "nowhere")
+
+
+def test_settings_alone_mark_a_project(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    write_settings(tmp_path, 'url = "sqlite:///data/s.db"\n')
+    config = load_config(tmp_path / "sub")
+    assert config.project_dir == tmp_path
+    assert config.url == f"sqlite:///{tmp_path / 'data' / 's.db'}"
+
+
+def test_a_tenant_that_is_asked_for_wins_over_the_urls_own(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    for url in (f"sqlite:///{tmp_path}/s.db?tenant=acme", f"{postgres_url}&tenant=acme"):
+        for asked, tenant in ((None, "acme"), ("other", "other"), ("default", "default")):
+            with SessionManager.open(url, tenant=asked, workspace=False) as manager:
+                assert manager.store.tenant == tenant

@@ -80,3 +80,15 @@ def test_expired_ones_go_and_say_so() -> None:
     gone = record(0, expires_at=NOW - timedelta(minutes=1))
     decisions = plan_prune([gone, record(1)], Policy(), now=NOW)
     assert decisions[-1].reason.startswith("expired at 2026-05-31")
+
+
+def test_age_and_bytes_reach_failures_too_and_zero_is_a_bound() -> None:
+    failure = record(0, "failure", created_at=NOW - timedelta(days=2))
+    assert removed([failure, record(1)], bounded(max_age=timedelta(days=1))) == {0}
+    assert removed([failure, record(1)], bounded(max_bytes=0)) == {0}
+    assert removed([record(0), record(1)], bounded(max_age=timedelta(0))) == {0}
+
+
+def test_an_expired_one_protects_nothing_of_its_session() -> None:
+    gone = record(2, expires_at=NOW - timedelta(minutes=1))
+    assert removed([record(0), record(1), gone], bounded(keep=1)) == {0, 2}

@@ -28,6 +28,7 @@ DATABASE: Final = "sessions.db"
 CONFIG_FILE: Final = "holdfast.toml"
 
 _KNOWN: Final = {"url", "tenant", "retention"}
+_MOST: Final = 1_000_000
 _RETENTION: Final = {"automatic", "session", "step", "failure_days"}
 
 
@@ -37,21 +38,26 @@ class Config:
 
     project_dir: Path
     url: str
-    tenant: str = "default"
+    tenant: str | None = None
     retention: Mapping[str, int] = field(default_factory=dict)
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
     """Return the project that ``start`` (the working directory by default) lies in.
 
-    That is the nearest directory upwards that has a Holdfast database or is the top of a git
-    repository, and ``start`` itself when there is none.
+    That is the nearest directory upwards that has a Holdfast database or settings, or is the top
+    of a git repository, and ``start`` itself when there is none.
     """
-    here = Path(start if start is not None else Path.cwd()).absolute()
+    try:
+        here = Path(start if start is not None else Path.cwd()).absolute()
+    except FileNotFoundError:
+        raise InvalidConfiguration("the working directory does not exist any more") from None
     if not here.is_dir():
         raise InvalidConfiguration(f"the project directory does not exist: {here}")
+    marks = (Path(AGENTS_DIR, DATABASE), Path(AGENTS_DIR, CONFIG_FILE), Path(".git"))
     for folder in (here, *here.parents):
-        if (folder / AGENTS_DIR / DATABASE).exists() or (folder / ".git").exists():
+        # os.path.exists: what may not be looked at is not ours.
+        if any(os.path.exists(folder / mark) for mark in marks):
             return folder
     return here
 
@@ -65,13 +71,22 @@ def load_config(
     """Return the settings of the project that ``project_dir`` lies in. Creates nothing."""
     root = find_project_root(project_dir)
     stored = _read_file(root / AGENTS_DIR / CONFIG_FILE)
-    chosen = url or os.environ.get("HOLDFAST_URL") or stored.get("url")
+    chosen = url or os.environ.get("HOLDFAST_URL")
+    if not chosen and "url" in stored:
+        chosen = _from_root(stored["url"], root)
     return Config(
         project_dir=root,
         url=str(chosen or root / AGENTS_DIR / DATABASE),
-        tenant=tenant or os.environ.get("HOLDFAST_TENANT") or stored.get("tenant", "default"),
+        tenant=tenant or os.environ.get("HOLDFAST_TENANT") or stored.get("tenant"),
         retention=stored.get("retention", {}),
     )
+
+
+def _from_root(url: str, root: Path) -> str:
+    """Return a URL of the file with a relative path taken from the project's root."""
+    if url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
+        return f"sqlite:///{root / url.removeprefix('sqlite:///')}"
+    return url if ":" in url or url.startswith("~") else str(root / url)
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -92,6 +107,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         if not isinstance(settings.get(key, ""), str):
             raise InvalidConfiguration(f"{path}: {key} must be a string")
     for key, value in retention.items():
-        if type(value) is not int or value < 1:
-            raise InvalidConfiguration(f"{path}: retention.{key} must be a positive whole number")
+        if type(value) is not int or not 1 <= value <= _MOST:
+            raise InvalidConfiguration(
+                f"{path}: retention.{key} must be a whole number from 1 to {_MOST:,}"
+            )
     return settings

@@ -51,7 +51,10 @@ def check_memory_refs(
 def _local_path(ref: Mapping[str, Any]) -> str | None:
     if ref.get("path"):
         return str(ref["path"])
-    parts = urlsplit(ref["uri"])
+    try:
+        parts = urlsplit(ref["uri"])
+    except ValueError:
+        return None
     return unquote(parts.path) if parts.scheme in ("", "file") else None
 
 

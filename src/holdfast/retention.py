@@ -62,7 +62,11 @@ class Policy:
         if keep is not None and keep < 1:
             raise InvalidFilter(f"keep must be positive: {keep}")
         rules = {**self.rules, "step": Rule(keep=keep)} if keep is not None else self.rules
-        return Policy(rules, max_age or self.max_age, max_bytes or self.max_bytes)
+        return Policy(
+            rules,
+            self.max_age if max_age is None else max_age,
+            self.max_bytes if max_bytes is None else max_bytes,
+        )
 
     def trim_for(self, retention_class: str) -> Trim:
         """Return what a put of this class may remove."""
@@ -72,22 +76,26 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What happens to one checkpoint, and why."""
+    """What happens to one checkpoint, and why. ``may_go`` says that nothing protects it."""
 
     record: CheckpointRecord
     keep: bool
     reason: str
+    may_go: bool = False
 
 
 def plan_prune(
     records: Iterable[CheckpointRecord], policy: Policy, *, now: datetime
 ) -> list[Decision]:
     """Decide about all checkpoints, newest first. Nothing is removed here."""
-    ordered = sorted(records, key=lambda record: record.seq, reverse=True)
     counts: dict[tuple[str, str, str], int] = {}
     anchored: set[tuple[str, str]] = set()
     decisions = []
-    for record in ordered:
+    for record in sorted(records, key=lambda record: record.seq, reverse=True):
+        if record.expires_at is not None and record.expires_at <= now:
+            reason = f"expired at {record.expires_at:%Y-%m-%d %H:%M} UTC"
+            decisions.append(Decision(record, False, reason))
+            continue
         line = (record.session_id, record.namespace)
         newest = record.resumable and line not in anchored
         if newest:
@@ -104,8 +112,6 @@ def _decide(
 ) -> Decision:
     rule = policy.rules[record.retention_class]
     age = now - record.created_at
-    if record.expires_at is not None and record.expires_at <= now:
-        return Decision(record, False, f"expired at {record.expires_at:%Y-%m-%d %H:%M} UTC")
     if record.pinned:
         return Decision(record, True, "pinned")
     if newest:
@@ -115,12 +121,16 @@ def _decide(
     if rule.keep is not None and place > rule.keep:
         reason = f"number {place} of class {record.retention_class}, which keeps {rule.keep}"
         return Decision(record, False, reason)
-    if rule.max_age is not None:
-        reason = f"{_days(age)} old, class {record.retention_class} keeps {_days(rule.max_age)}"
-        return Decision(record, age <= rule.max_age, reason)
-    if policy.max_age is not None and age > policy.max_age:
-        return Decision(record, False, f"{_days(age)} old, the limit is {_days(policy.max_age)}")
-    return Decision(record, True, f"within the rule of class {record.retention_class}")
+    for limit, whose in (
+        (rule.max_age, f"class {record.retention_class}"),
+        (policy.max_age, "all"),
+    ):
+        if limit is not None and age > limit:
+            return Decision(
+                record, False, f"{_days(age)} old, the limit of {whose} is {_days(limit)}"
+            )
+    reason = f"within the rule of class {record.retention_class}"
+    return Decision(record, True, reason, may_go=True)
 
 
 def _within_bytes(decisions: list[Decision], max_bytes: int | None) -> list[Decision]:
@@ -130,7 +140,7 @@ def _within_bytes(decisions: list[Decision], max_bytes: int | None) -> list[Deci
     excess = sum(one.record.stored_bytes for one in decisions if one.keep) - max_bytes
     for at in range(len(decisions) - 1, -1, -1):
         decision = decisions[at]
-        if excess > 0 and decision.keep and decision.reason.startswith("within"):
+        if excess > 0 and decision.may_go:
             excess -= decision.record.stored_bytes
             reason = f"oldest that may go while the total is above {max_bytes} bytes"
             decisions[at] = Decision(decision.record, False, reason)

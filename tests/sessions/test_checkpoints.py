@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
@@ -15,6 +18,7 @@ from holdfast.errors import (
     CheckpointExists,
     CheckpointNotFound,
     CheckpointProtected,
+    IllegalTransition,
     InputError,
     InvalidState,
     NotResumable,
@@ -382,3 +386,95 @@ def test_verify_reads_everything_back(manager: SessionManager, session: Session)
     counted: list[int] = []
     report = manager.verify(progress=counted.append)
     assert (report.ok, report.checked, counted) == (True, 3, [1, 2, 3])
+
+
+def test_another_state_under_a_taken_id_is_refused(session: Session) -> None:
+    identity = new_id()
+    first = session.save_checkpoint("n1", state={"n": 1}, checkpoint_id=identity)
+    for name, state in (("n2", {"n": 1}), ("n1", {"n": 1.0}), ("n1", {"n": 2})):
+        with pytest.raises(CheckpointExists, match="another name or state"):
+            session.save_checkpoint(name, state=state, checkpoint_id=identity)
+    assert session.list_checkpoints() == [first]
+
+
+def test_a_completed_session_takes_no_more_checkpoints(session: Session) -> None:
+    session.save_checkpoint("last", state={"n": 1})
+    session.complete()
+    with pytest.raises(IllegalTransition, match="fork"):
+        session.save_checkpoint("more", state={"n": 2})
+    assert session.fork().save_checkpoint("more", state={"n": 2}).state == {"n": 2}
+
+
+def test_a_guard_survives_inner_guards_and_changes_of_its_state(session: Session) -> None:
+    def risky() -> None:
+        with session.guard("outer", state={"n": [1]}) as outer:
+            outer.state["n"].append("changed")
+            for number in range(7):
+                with session.guard(f"inner {number}", state={"inner": number}):
+                    pass
+            raise ValueError("bad \ud800 text \0 here")
+
+    with pytest.raises(ValueError, match="bad"):
+        risky()
+    failure = session.latest_checkpoint()
+    assert (failure.checkpoint_type, failure.state) == ("failure", {"n": [1]})
+    assert failure.metadata is not None
+    assert failure.metadata["error"]["message"] == "bad \\ud800 text \\0 here"
+
+
+def test_the_state_to_go_on_from_survives_the_loss_of_its_checkpoint(session: Session) -> None:
+    session.save_checkpoint("one", state={"n": 1})
+    session.save_checkpoint("two", state={"n": 2})
+    session.delete_checkpoint("two")
+    assert session.state == {"n": 1}
+    session.delete_checkpoint("one")
+    session.save_checkpoint("mid-call", state={}, resumable=False)
+    session.delete_checkpoint("mid-call")
+    with pytest.raises(CheckpointNotFound, match="no resumable checkpoint"):
+        _ = session.state
+
+
+@pytest.mark.parametrize("state", [[1], "abc", [("a", 1)], 5, b"x"])
+def test_a_state_that_is_no_dict_is_refused(session: Session, state: Any) -> None:
+    with pytest.raises(StateNotSerializable, match="must be a dict"):
+        session.save_checkpoint("n", state=state)
+
+
+def test_a_dataclass_is_a_state_too(session: Session) -> None:
+    @dataclass
+    class Plan:
+        steps: list[str]
+
+    plan: Any = Plan(["a"])
+    assert session.save_checkpoint("n", state=plan).state == {"steps": ["a"]}
+
+
+@pytest.mark.parametrize("span", [timedelta.max, 5])
+def test_an_impossible_expiry_is_refused(session: Session, span: Any) -> None:
+    with pytest.raises(InputError, match="expires_in"):
+        session.save_checkpoint("n", state={}, expires_in=span)
+
+
+def test_a_task_completed_by_an_enum_is_carried_too(session: Session) -> None:
+    class Status(Enum):
+        DONE = "completed"
+
+    session.save_checkpoint("1", state={"task_state": [{"id": "a", "status": Status.DONE}]})
+    later = session.save_checkpoint("2", state={"task_state": [{"id": "b"}]})
+    assert later.progress == {"completed": 1, "total": 2, "percent": 50.0}
+
+
+def test_a_damaged_checkpoint_does_not_keep_the_next_from_being_saved(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.create_session("a")
+        session.save_checkpoint("good", state={"n": 1})
+        damaged = session.save_checkpoint("damaged", state={"text": "content " * 1000})
+    with apsw.Connection(str(path)) as database:
+        database.execute("UPDATE chunks SET codec = 0, data = zeroblob(9)")
+    database.close()
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.get_session(session.id)
+        saved = session.save_checkpoint("next", state={"text": "content " * 1000})
+        assert saved.parent_id == damaged.id
+        assert [line.level for line in session.logs()] == ["warning"]

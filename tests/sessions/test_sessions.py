@@ -79,16 +79,34 @@ def test_sessions_are_found_by_their_metadata(manager: SessionManager) -> None:
 
 @pytest.mark.row("S1-47")
 def test_a_session_is_found_by_the_beginning_of_its_id(manager: SessionManager) -> None:
-    manager.create_session("a", session_id="deploy-2026-one")
-    manager.create_session("a", session_id="deploy-2026-two")
-    manager.create_session("a", session_id="review-2026")
-    assert manager.get_session("review-2").id == "review-2026"
-    with pytest.raises(AmbiguousReference, match="deploy-2026-one"):
-        manager.get_session("deploy-20")
-    with pytest.raises(SessionNotFound, match=r"near matches: .*review-2026"):
-        manager.get_session("reviev-2026")
+    first, second, other = (
+        "01a1dd1f-1111-7000-8000-000000000001",
+        "01a1dd1f-1111-7000-8000-000000000002",
+        "01b2ee2f-2222-7000-8000-000000000003",
+    )
+    for session_id in (first, second, other):
+        manager.create_session("a", session_id=session_id)
+    assert manager.get_session("01b2ee2f").id == other
+    assert manager.resume_session("01b2ee2f-2222").id == other
+    with pytest.raises(AmbiguousReference, match=first):
+        manager.get_session("01a1dd1f-1111")
+    with pytest.raises(SessionNotFound, match=rf"near matches: .*{other}"):
+        manager.get_session("01b2ee2f-3333-7000-8000-000000000003")
     with pytest.raises(SessionNotFound):
-        manager.get_session("review")  # shorter than a prefix may be
+        manager.get_session("01b2ee2")  # shorter than a prefix may be
+
+
+def test_an_id_that_a_user_chose_means_that_session_and_no_other(manager: SessionManager) -> None:
+    one = manager.create_session("a", session_id="customer-1")
+    other = manager.create_session("a", session_id="customer-12")
+    other.save_checkpoint("n", state={"secret": 12})
+    manager.delete_session("customer-1")
+    for use in (manager.get_session, manager.resume_session, manager.delete_session):
+        with pytest.raises(SessionNotFound):
+            use("customer-1")
+    with pytest.raises(SessionNotFound):
+        one.refresh()
+    assert manager.get_session("customer-12").state == {"secret": 12}
 
 
 @pytest.mark.parametrize(

@@ -75,15 +75,37 @@ def test_a_checkpoint_records_branch_and_dirtiness(repository: Path) -> None:
     assert clean.git_commit == git(repository, "rev-parse", "HEAD")
 
 
+def test_a_partial_clone_fetches_nothing(repository: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap.sh"
+    sprung = tmp_path / "sprung"
+    trap.write_text(f"#!/bin/sh\ntouch '{sprung}'\n")
+    trap.chmod(0o755)
+    tree = git(repository, "rev-parse", "HEAD^{tree}")
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    for key, value in (
+        ("core.repositoryformatversion", "1"), ("extensions.partialClone", "origin"),
+        ("remote.origin.url", str(tmp_path)), ("remote.origin.promisor", "true"),
+        ("remote.origin.uploadpack", f"{trap} #"),
+    ):  # fmt: skip
+        git(repository, "config", key, value)
+    read_git_state(repository)
+    assert not sprung.exists()
+
+
 def test_nothing_that_a_repository_names_is_run(repository: Path, tmp_path: Path) -> None:
     trap = tmp_path / "trap.sh"
     sprung = tmp_path / "sprung"
     trap.write_text(f"#!/bin/sh\ntouch '{sprung}'\ncat\n")
     trap.chmod(0o755)
+    (repository / "b.txt").write_text("two\n")
+    git(repository, "add", "b.txt")
     for key in ("core.fsmonitor", "filter.evil.clean", "filter.evil.process", "diff.external"):
         git(repository, "config", key, str(trap))
     git(repository, "config", "filter.evil.required", "true")
-    (repository / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    with (repository / ".git" / "config").open("a") as config:
+        config.write(f'[filter "a=b"]\n\tclean = {trap}\n\trequired = true\n')
+    (repository / "b.txt").write_text("TWO\n")
+    (repository / ".gitattributes").write_text("a.txt filter=evil diff=evil\nb.txt filter=a=b\n")
     hook = repository / ".git" / "hooks" / "post-index-change"
     hook.write_text(trap.read_text())
     hook.chmod(0o755)

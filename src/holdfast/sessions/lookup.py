@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from holdfast.errors import AmbiguousReference, CheckpointNotFound, SessionNotFound
@@ -14,13 +15,17 @@ _SUGGEST_FROM = 500
 
 
 def get_session_record(store: Store, reference: str) -> SessionRecord:
-    """Return the session with this id, or the only one whose id begins with it."""
-    check_session_id(reference)
-    record = store.find_session(reference)
+    """Return the session with this id; the beginning of a UUID will do if it fits only one.
+
+    Ids that users choose are never abbreviated: ``customer-1`` must not come to mean
+    ``customer-12`` once it is gone.
+    """
+    record = store.find_session(check_session_id(reference))
     if record is not None:
         return record
-    if len(reference) >= MIN_PREFIX:
-        found = store.list_sessions(SessionQuery(id_prefix=reference, limit=10))
+    if _begins_uuid(reference):
+        query = SessionQuery(id_prefix=reference, limit=10)
+        found = [one for one in store.list_sessions(query) if is_uuid(one.id)]
         if len(found) > 1:
             raise AmbiguousReference(_several("sessions", reference, [one.id for one in found]))
         if found:
@@ -34,12 +39,13 @@ def get_session_record(store: Store, reference: str) -> SessionRecord:
 def get_checkpoint_record(store: Store, session_id: str, reference: str) -> CheckpointRecord:
     """Return a checkpoint of the session by name, id, label, or the beginning of its id."""
     check_text(reference, "checkpoint", NAME_BYTES)
-    queries = [CheckpointQuery(session_id, name=reference, limit=2)]
+    ours = CheckpointQuery(session_id, namespace="", limit=10)
+    queries = [replace(ours, name=reference)]
     if is_uuid(reference):
-        queries.append(CheckpointQuery(session_id, id=reference, limit=2))
-    queries.append(CheckpointQuery(session_id, label=reference, limit=2))
-    if MIN_PREFIX <= len(reference) < 36 and not reference.strip("0123456789abcdef-"):
-        queries.append(CheckpointQuery(session_id, id_prefix=reference, limit=10))
+        queries.append(replace(ours, id=reference))
+    queries.append(replace(ours, label=reference))
+    if _begins_uuid(reference):
+        queries.append(replace(ours, id_prefix=reference))
     for query in queries:
         found = store.list_checkpoints(query)
         if len(found) > 1:
@@ -47,12 +53,16 @@ def get_checkpoint_record(store: Store, session_id: str, reference: str) -> Chec
             raise AmbiguousReference(_several("checkpoints", reference, names))
         if found:
             return found[0]
-    listed = store.list_checkpoints(CheckpointQuery(session_id, limit=_SUGGEST_FROM))
+    listed = store.list_checkpoints(replace(ours, limit=_SUGGEST_FROM))
     raise CheckpointNotFound(
         f"session {session_id} has no checkpoint {reference!r}"
         f"{_near(reference, [one.name for one in listed])}. "
         f"`holdfast log {session_id}` lists them all."
     )
+
+
+def _begins_uuid(reference: str) -> bool:
+    return MIN_PREFIX <= len(reference) < 36 and not reference.strip("0123456789abcdef-")
 
 
 def _several(what: str, reference: str, found: Sequence[str]) -> str:

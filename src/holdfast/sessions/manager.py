@@ -16,6 +16,7 @@ from holdfast.errors import (
     InvalidFilter,
     InvalidIdentifier,
     NothingToResume,
+    SessionNotFound,
 )
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
 from holdfast.model import (
@@ -81,8 +82,7 @@ class SessionManager:
         With ``create=False`` it must exist and have the present schema: nothing is created.
         """
         config = load_config(project_dir, url=url, tenant=tenant)
-        chosen = None if config.tenant == "default" else config.tenant
-        store = open_store(config.url, tenant=chosen, create=create)
+        store = open_store(config.url, tenant=config.tenant, create=create)
         policy = Policy.from_settings(config.retention)
         return cls(store, policy=policy, project_dir=config.project_dir, workspace=workspace)
 
@@ -230,7 +230,7 @@ class SessionManager:
         record = (
             get_session_record(self._store, session_id)
             if session_id is not None
-            else self._latest_unfinished()
+            else self.latest_unfinished_session()
         )
         allowed = [old for old, new in SESSION_TRANSITIONS.items() if "active" in new]
         if record.status not in (*allowed, "active"):
@@ -243,6 +243,16 @@ class SessionManager:
             record.id, status="active", expected=[*allowed, "active"], resumed_at=utc_now()
         )
         return session.refresh()
+
+    def latest_unfinished_session(self) -> SessionRecord:
+        """Return the most recently created session that is not completed.
+
+        Raises `NothingToResume` when there is none.
+        """
+        for record in self._store.list_sessions():
+            if record.status != "completed":
+                return record
+        raise NothingToResume("there is no session to resume; create one first")
 
     def list_sessions(
         self,
@@ -266,8 +276,12 @@ class SessionManager:
         return self._store.list_sessions(query)
 
     def delete_session(self, session_id: str) -> None:
-        """Erase a session with its checkpoints, logs and content that nothing else shares."""
-        self._store.delete_session(get_session_record(self._store, session_id).id)
+        """Erase a session with its checkpoints, logs and content that nothing else shares.
+
+        The id must be given in full. Raises `SessionNotFound`.
+        """
+        if not self._store.delete_session(check_session_id(session_id)):
+            raise SessionNotFound(f"no session {session_id!r}; nothing was erased")
 
     # Upkeep ----------------------------------------------------------------------------------
 
@@ -290,8 +304,11 @@ class SessionManager:
         """Apply the retention rules everywhere and return each decision with its reason.
 
         ``keep`` bounds the checkpoints of class step per session; ``max_age`` and ``max_bytes``
-        apply to all that is not kept until deleted. With ``dry_run`` nothing is removed.
+        apply to all that is neither kept until deleted nor protected. With ``dry_run`` nothing is removed.
         """
+        for value, what in ((keep, "keep"), (max_bytes, "max_bytes")):
+            if value is not None and (type(value) is not int or value < 0):
+                raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
         policy = self._around.policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
         records = self._store.list_checkpoints(CheckpointQuery())
         decisions = plan_prune(records, policy, now=utc_now())
@@ -303,12 +320,6 @@ class SessionManager:
     def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
         """Read every checkpoint and re-derive every digest; nothing is changed."""
         return verify_store(self._store, progress=progress)
-
-    def _latest_unfinished(self) -> SessionRecord:
-        for record in self._store.list_sessions():
-            if record.status != "completed":
-                return record
-        raise NothingToResume("there is no session to resume; create one first")
 
 
 def _one_of(value: str, allowed: tuple[Any, ...], what: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +11,19 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from holdfast.errors import (
+    CheckpointExists,
     CheckpointNotFound,
     CheckpointProtected,
     HoldfastError,
+    IllegalTransition,
+    IntegrityError,
     InvalidFilter,
     NotResumable,
+    SessionNotFound,
+    StateNotSerializable,
 )
 from holdfast.ids import check_name, check_session_id, check_uuid, label_for, new_id
+from holdfast.locks import RLock
 from holdfast.model import (
     CHECKPOINT_TYPES,
     LOG_LEVELS,
@@ -38,9 +43,11 @@ from holdfast.preflight import MemoryRefReport, check_memory_refs
 from holdfast.recording import Recorder
 from holdfast.retention import Policy
 from holdfast.sessions.checkpoint import Checkpoint, Content
-from holdfast.sessions.lookup import get_checkpoint_record, get_session_record
+from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
+from holdfast.state.codec import dump_document
 from holdfast.state.documented import tasks_in, validate_documented
+from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
 from holdfast.workspace.git_state import read_git_state
 
@@ -71,7 +78,7 @@ class Session:
         self._around = around
         self._record = record
         self._recorder = Recorder()
-        self._lock = threading.RLock()
+        self._lock = RLock()
         # The checkpoint that the next save builds on, and the tasks completed up to it.
         self._head: str | None = None
         self._completed: list[dict[str, Any]] = []
@@ -124,7 +131,10 @@ class Session:
 
     def refresh(self) -> Session:
         """Read the session's row again."""
-        self._record = get_session_record(self._store, self.id)
+        record = self._store.find_session(self.id)
+        if record is None:
+            raise SessionNotFound(f"session {self.id} was erased")
+        self._record = record
         return self
 
     # Saving ----------------------------------------------------------------------------------
@@ -149,15 +159,19 @@ class Session:
         Without a ``name`` one is made from the id; a name that exists raises `CheckpointExists`
         unless ``overwrite`` is set. ``retention_class`` decides how long it is kept and implies
         the ``checkpoint_type``; giving only the type picks the usual class. A retry with the same
-        ``checkpoint_id`` is safe: it stores nothing twice.
+        ``checkpoint_id``, name and state is safe: it stores nothing twice. A completed session
+        takes no more checkpoints: fork it.
         """
+        if self.status == "completed":
+            raise IllegalTransition(f"session {self.id} is completed; fork it to go on")
         kept_as = _retention_class(checkpoint_type, retention_class)
         identity = check_uuid(checkpoint_id, "checkpoint id") if checkpoint_id else new_id()
         title = check_name(name) if name is not None else f"{kept_as}-{identity}"
-        document = dict(state) if state is not None else {}
+        document = _document(state)
         validate_documented(document)
         git = read_git_state(self._around.project_dir) if self._around.read_git else None
         now = utc_now()
+        expires_at = _expiry(now, expires_in)
         with self._lock:
             self._pick_up()
             carried = carried_tasks(self._completed, document)
@@ -184,12 +198,14 @@ class Session:
                             git_uncommitted=git.uncommitted if git else False,
                             resumable=resumable,
                             pinned=pinned,
-                            expires_at=now + expires_in if expires_in is not None else None,
+                            expires_at=expires_at,
                             metadata=metadata,
                             replace=overwrite,
                             trim=self._around.policy.trim_for(kept_as),
                         )
                     )
+                    if not result.created:
+                        self._check_retry(result.record, title, document)
             self._completed = completed_tasks([*carried, *tasks_in(document)])
             self._head = result.record.id
         return Checkpoint.of(result.record, self._store)
@@ -203,8 +219,8 @@ class Session:
             state = latest.state if latest is not None else {}
         details = {
             "type": type(error).__qualname__,
-            "message": str(error),
-            "traceback": "".join(traceback.format_exception(error)),
+            "message": _storable(str(error)),
+            "traceback": _storable("".join(traceback.format_exception(error))),
         }
         saved = self.save_checkpoint(
             state=state, retention_class="failure", metadata={"error": details}
@@ -228,11 +244,14 @@ class Session:
         saved = self.save_checkpoint(
             state=before, retention_class="automatic", metadata={"guard": check_name(name)}
         )
+        # Read now and kept aside: the block may change its state, and further guards within it may
+        # trim this checkpoint.
+        kept = Content(self._store, saved.id).read().state
         try:
             yield saved
         except BaseException as error:
             try:
-                self.record_failure(error, state=saved.state)
+                self.record_failure(error, state=kept)
             except HoldfastError as second:
                 error.add_note(f"the failure could not be recorded: {second}")
             raise
@@ -263,7 +282,8 @@ class Session:
         """Look at the newest checkpoint, or the newest resumable one."""
         found = self._find_latest(resumable=resumable)
         if found is None:
-            raise CheckpointNotFound(f"session {self.id} has no checkpoint yet")
+            kind = "resumable checkpoint" if resumable else "checkpoint"
+            raise CheckpointNotFound(f"session {self.id} has no {kind}")
         return found
 
     def list_checkpoints(
@@ -292,8 +312,8 @@ class Session:
 
     def get_state(self) -> dict[str, Any]:
         """Read the state of the checkpoint last saved or loaded here, else the latest resumable."""
-        if self._head is not None:
-            return Content(self._store, self._head).read().state
+        if self._head is not None and (loaded := self._store.load(self._head)) is not None:
+            return loaded[1].state
         return self.latest_checkpoint(resumable=True).state
 
     def check_memory_refs(self) -> list[MemoryRefReport]:
@@ -320,11 +340,11 @@ class Session:
         task_description: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Start a second line of work from a checkpoint (the latest by default)."""
+        """Start a second line of work from a checkpoint (the latest resumable one by default)."""
         source = (
             get_checkpoint_record(self._store, self.id, reference)
             if reference is not None
-            else self.latest_checkpoint()
+            else self.latest_checkpoint(resumable=True)
         )
         draft = NewSession(
             id=check_session_id(session_id) if session_id is not None else new_id(),
@@ -394,7 +414,12 @@ class Session:
     def _pick_up(self) -> None:
         """Before the first save of this object: find out what the session's latest save was."""
         if self._fresh and (latest := self._find_latest()) is not None:
-            self._build_on(latest)
+            try:
+                self._build_on(latest)
+            except IntegrityError as error:
+                # What is damaged must not keep the next state from being saved, in full.
+                self._head = latest.id
+                self.log("warning", f"checkpoint {latest.name} cannot be read: {error}")
         self._fresh = False
 
     def _build_on(self, checkpoint: Checkpoint) -> None:
@@ -406,9 +431,46 @@ class Session:
         self._head = checkpoint.id
         self._fresh = False
 
+    def _check_retry(self, stored: CheckpointRecord, name: str, state: dict[str, Any]) -> None:
+        """Accept a repeated save and refuse another one under the same id."""
+        before = Content(self._store, stored.id).read().state
+        if stored.name != name or dump_document(before, "$") != dump_document(state, "$"):
+            raise CheckpointExists(
+                f"the id {stored.id} is taken by checkpoint {stored.name!r} with another name or "
+                "state. Nothing was stored: use another id"
+            )
+
     def _move_to(self, status: SessionStatus) -> None:
         allowed = [old for old, new in SESSION_TRANSITIONS.items() if status in new]
         self._record = self._store.update_session(self.id, status=status, expected=allowed)
+
+
+def _document(state: object) -> dict[str, Any]:
+    """Return a state as a dict of its own; a dataclass or pydantic object becomes one too."""
+    if state is None:
+        return {}
+    if isinstance(state, Mapping):
+        return dict(state)
+    plain = normalise(state)
+    if not isinstance(plain, dict):
+        raise StateNotSerializable("$", f"a state must be a dict, not {type(state).__name__}")
+    return plain
+
+
+def _expiry(now: datetime, expires_in: timedelta | None) -> datetime | None:
+    if expires_in is None:
+        return None
+    try:
+        return now + expires_in
+    except (OverflowError, TypeError):
+        raise InvalidFilter(
+            f"expires_in must be a timedelta within reach: {expires_in!r}"
+        ) from None
+
+
+def _storable(text: str) -> str:
+    """Return text from an error, with what cannot be stored spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 def _retention_class(checkpoint_type: str | None, retention_class: str | None) -> RetentionClass:
@@ -419,7 +481,7 @@ def _retention_class(checkpoint_type: str | None, retention_class: str | None) -
         )
     if retention_class is None:
         return _CLASS_OF_TYPE[checkpoint_type or "manual"]
-    if retention_class not in TYPE_OF_CLASS:
+    if retention_class not in tuple(TYPE_OF_CLASS):
         raise InvalidFilter(
             f"retention_class must be one of {', '.join(TYPE_OF_CLASS)}, not {retention_class!r}"
         )

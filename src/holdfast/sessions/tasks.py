@@ -12,6 +12,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from holdfast.state.documented import tasks_in
+from holdfast.state.tags import normalise
 
 CARRIED: Final = "completed_tasks"
 
@@ -23,7 +24,7 @@ def all_tasks(state: Mapping[str, Any], context: Mapping[str, Any]) -> list[dict
 
 def completed_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return copies of the completed ones, safe from what the caller does to the originals."""
-    return [deepcopy(dict(task)) for task in tasks if task.get("status") == "completed"]
+    return [deepcopy(dict(task)) for task in tasks if _is_completed(task)]
 
 
 def carried_tasks(
@@ -36,6 +37,11 @@ def carried_tasks(
 
 def progress_of(tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return how far a list of tasks has come."""
-    completed = sum(task.get("status") == "completed" for task in tasks)
+    completed = sum(map(_is_completed, tasks))
     percent = round(100 * completed / len(tasks), 1) if tasks else 0.0
     return {"completed": completed, "total": len(tasks), "percent": percent}
+
+
+def _is_completed(task: Mapping[str, Any]) -> bool:
+    # A status may be an enum's member; what counts is what is stored for it.
+    return bool(normalise(task.get("status")) == "completed")

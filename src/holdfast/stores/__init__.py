@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from holdfast.errors import InvalidUrl, StoreUnavailable
 from holdfast.stores.base import Store
@@ -32,7 +33,7 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
     if scheme in ("postgresql", "postgres") and separator:
         from holdfast.stores.postgres import PostgresStore
 
-        options = parse_qs(urlsplit(text).query)
+        text, options = _without_our_options(text)
         return PostgresStore(
             text,
             schema=options.get("schema", ["holdfast"])[-1],
@@ -47,14 +48,16 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
         text, options = unquote(path), parse_qs(query)
         if unknown := options.keys() - {"tenant", "compress"}:
             raise InvalidUrl(f"unknown option {', '.join(sorted(unknown))} in {url}")
-    elif "://" in text:
+    elif text == ":memory:":
+        raise InvalidUrl("a store in memory is called memory:")
+    elif "://" in text or text.startswith("file:"):
         raise InvalidUrl(
             f"unknown kind of store {scheme!r}: use a path, sqlite:///…, postgresql://… or memory:"
         )
     if not text or "\0" in text:
         raise InvalidUrl(f"not a path: {text!r}")
-    file = Path(text)
-    if not create and not file.exists():
+    file = Path(text).expanduser()
+    if not create and not os.path.exists(file):
         raise StoreUnavailable(f"no Holdfast database here ({file}); run: holdfast init")
     from holdfast.stores.sqlite import SqliteStore
 
@@ -63,3 +66,10 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
     if compress not in ("on", "off"):
         raise InvalidUrl(f"compress must be on or off: {url}")
     return SqliteStore(file, tenant=tenant, ensure_schema=create, compress=compress == "on")
+
+
+def _without_our_options(url: str) -> tuple[str, dict[str, list[str]]]:
+    """Return a PostgreSQL URL without ``schema`` and ``tenant``, and all of its options."""
+    before, mark, query = url.partition("?")
+    kept = [part for part in query.split("&") if part.partition("=")[0] not in ("schema", "tenant")]
+    return before + (mark + "&".join(kept) if any(kept) else ""), parse_qs(query)

@@ -1,8 +1,9 @@
 """What the user's own git repository says: branch, commit, and whether anything is uncommitted.
 
 Only read, and read with suspicion: a repository can name programs to run (hooks, file system monitors,
-filters, external diffs). One call lists the filters it defines; the second asks for the status with
-every one of them switched off, submodules left alone and no lock taken. Nothing of the repository runs.
+filters, external diffs, transports to fetch what is missing). One call lists the filters it defines;
+the second asks for the status with every one of them switched off, no transport allowed, submodules left
+alone and no lock taken. Settings are handed over in the environment, where a name may contain anything.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_SAFE: Final = (
-    "-c", "core.fsmonitor=false",
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.untrackedCache=false",
-)  # fmt: skip
+_SAFE: Final = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.untrackedCache": "false",
+}
 _SECONDS: Final = 20
 
 
@@ -40,29 +42,42 @@ def read_git_state(project_dir: Path) -> GitState | None:
     git = shutil.which("git")
     if git is None or not any((up / ".git").exists() for up in (project_dir, *project_dir.parents)):
         return None
-    filters = _run(git, project_dir, "config", "--name-only", "--get-regexp", r"^filter\..*")
+    filters = _run(
+        git, project_dir, {}, "config", "-z", "--name-only", "--get-regexp", "^filter[.]"
+    )
     if filters is None:
         return None
-    disarm: list[str] = []
-    for setting in filters.split():
-        key = setting.rpartition(".")[0]
-        disarm += ["-c", f"{key}.clean=", "-c", f"{key}.process=", "-c", f"{key}.required=false"]
+    settings = dict(_SAFE)
+    for setting in filters.split("\0"):
+        if setting:
+            driver = setting.rpartition(".")[0]
+            settings |= {
+                f"{driver}.clean": "",
+                f"{driver}.process": "",
+                f"{driver}.required": "false",
+            }
     status = _run(
-        git, project_dir, *_SAFE, *disarm,
+        git, project_dir, settings,
         "status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all",
     )  # fmt: skip
     return _parse(status) if status is not None else None
 
 
-def _run(git: str, project_dir: Path, *arguments: str) -> str | None:
+def _run(git: str, project_dir: Path, settings: Mapping[str, str], *arguments: str) -> str | None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env |= {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_COUNT": str(len(settings)),
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
+        # A partial clone would fetch what it lacks, with a program of the repository's choice.
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
         "LC_ALL": "C",
     }
+    for number, (key, value) in enumerate(settings.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     try:
         done = subprocess.run(
             [git, "-C", str(project_dir), *arguments],
@@ -72,7 +87,7 @@ def _run(git: str, project_dir: Path, *arguments: str) -> str | None:
             timeout=_SECONDS,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     # `git config` answers 1 when nothing matches.
     if done.returncode not in ((0, 1) if arguments[0] == "config" else (0,)):
