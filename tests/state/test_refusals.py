@@ -6,15 +6,18 @@ import datetime as dt
 import inspect
 import sys
 import threading
+from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pydantic
 import pytest
 
-from holdfast.errors import StateNotSerializable
-from holdfast.state import StateEncoder
+from holdfast.errors import StateNotSerializable, StateTooLarge
+from holdfast.model import Payload
+from holdfast.state import StateEncoder, decode_state
 from holdfast.state.codec import dump_document
 from holdfast.state.tags import MAX_DEPTH
 from tests.state.simulation import Chunks, exact, message, round_trip
@@ -227,3 +230,56 @@ def test_a_bad_value_in_a_document_is_named_below_its_name() -> None:
     with pytest.raises(StateNotSerializable) as caught:
         StateEncoder().encode({}, {"git": {"x": object()}})
     assert caught.value.path == "context.git.x"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"text": "x" * 10_001},
+        {"one": "x" * 5_001, "other": b"y" * 5_000},
+        {"items": [1] * 5_001},
+        {"outer": {"a": "x" * 9_000, **{f"key{n}": n for n in range(100)}}},
+    ],
+    ids=["text", "two values", "list", "dict"],
+)
+def test_what_reading_would_refuse_is_refused_before_it_is_stored(state: dict[str, Any]) -> None:
+    with pytest.raises(StateNotSerializable, match="the limit is 10000"):
+        StateEncoder(max_bytes=10_000).encode(state)
+    fits = StateEncoder().encode(state)
+    with pytest.raises(StateTooLarge):
+        decode_state(Payload(fits.manifest, fits.refs), lambda wanted: {}, max_bytes=10_000)
+
+
+def test_a_state_at_the_bound_is_stored_and_growth_beyond_it_is_not() -> None:
+    encoder = StateEncoder(max_bytes=10_000)
+    encoded = encoder.encode({"text": "x" * 9_000}, {"around": "y" * 1_000})
+    chunks = {digest: bytes(data) for digest, data in encoded.chunks.items()}
+    payload = Payload(encoded.manifest, encoded.refs)
+    decoded = decode_state(payload, lambda wanted: chunks, max_bytes=10_000)
+    assert decoded.state == {"text": "x" * 9_000}
+    encoder.accept(encoded)
+    for grown in ({"text": "x" * 10_001}, {"text": "x" * 9_000, "more": "z" * 1_001}):
+        with pytest.raises(StateNotSerializable, match="the limit is 10000"):
+            encoder.encode(grown)
+    assert encoder.encode({"text": "x" * 10_000}).chunks
+
+
+@pytest.mark.parametrize(
+    "state", [[("a", 1)], [], "text", b"bytes", 7, None, ("a", "b"), {"a"}, object(), dict]
+)
+def test_a_state_that_is_no_dict_is_refused(state: Any) -> None:
+    with pytest.raises(StateNotSerializable, match="must be a dict"):
+        StateEncoder().encode(state)
+
+
+def test_a_root_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(StateNotSerializable, match=r"^\$: a Broken cannot be read"):
+        StateEncoder().encode(Broken(x=1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "kind", [MappingProxyType, UserDict, OrderedDict], ids=lambda one: one.__name__
+)
+def test_every_mapping_is_a_state(kind: Any) -> None:
+    plain = {"a": 1, "text": "x" * 5000}
+    assert StateEncoder().encode(kind(plain)).manifest == StateEncoder().encode(plain).manifest

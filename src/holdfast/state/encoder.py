@@ -21,7 +21,7 @@ from holdfast.state.cache import ChunkCache
 from holdfast.state.codec import dump
 from holdfast.state.document import write_manifest
 from holdfast.state.known import KnownList
-from holdfast.state.reader import large_values
+from holdfast.state.reader import MAX_STATE_BYTES, large_values
 from holdfast.state.refs import ReadChunks
 from holdfast.state.sequence import Layout, append, known_layout, lay_out
 from holdfast.state.tags import MARK, MAX_DEPTH, is_unicode, normalise, tagged
@@ -89,19 +89,19 @@ class StateEncoder:
 
     `encode` changes nothing; call `accept` once the put has been acknowledged. Without that, the
     next encode compares with the last accepted state, which is always safe. A state must not be
-    changed by another thread while it is encoded.
+    changed by another thread while it is encoded. What reading would refuse as larger than
+    ``max_bytes`` is refused here too, before anything is stored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_bytes: int = MAX_STATE_BYTES) -> None:
         self._memory = _Memory()
+        self._max_bytes = max_bytes
 
     def encode(
         self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
     ) -> EncodedState:
         """Encode a state. Raises `StateNotSerializable` naming the path of a bad value."""
-        plain = state if type(state) is dict else normalise(state)
-        if type(plain) is not dict:
-            raise StateNotSerializable("$", f"a state must be a dict, not {type(state).__name__}")
+        plain = state if type(state) is dict else _as_dict(state)
         around = dict(context or {})
         try:
             return self._encode(plain, around)
@@ -110,6 +110,9 @@ class StateEncoder:
             tagged(plain, "$")
             tagged(around, "context")
             raise
+        except _TooLarge as error:
+            reason = f"has {error} bytes or more, and the limit is {self._max_bytes}"
+            raise StateNotSerializable("$", reason) from None
         except RecursionError:
             reason = "nested too deeply for what is left of the call stack"
             raise StateNotSerializable("$", reason) from None
@@ -120,7 +123,7 @@ class StateEncoder:
         memory = self._memory
         while True:
             try:
-                return _Encoding(memory).encode(state, context)
+                return _Encoding(memory, self._max_bytes).encode(state, context)
             except _TooManySequences:
                 # Every sequence takes room in the manifest: many parts are better kept together.
                 memory = replace(memory, inline=memory.inline * 8)
@@ -157,15 +160,21 @@ class _TooManySequences(Exception):
     """The state falls into more large values than a manifest should list."""
 
 
+class _TooLarge(Exception):
+    """The state has more bytes than reading accepts."""
+
+
 class _Encoding:
     """One walk over one state."""
 
-    def __init__(self, memory: _Memory) -> None:
+    def __init__(self, memory: _Memory, max_bytes: int) -> None:
         self.old = memory.sequences
         self.inline = memory.inline
         self.fresh: dict[Keys, _Sequence] = {}
         self.hidden = 0  # JSON bytes that placeholders stand for, less the placeholders' own
         self.budget = REMEMBERED_BYTES
+        self.content_bytes = 0
+        self.max_bytes = max_bytes
 
     def encode(self, state: dict[str, Any], context: dict[str, Any]) -> EncodedState:
         root_inline = max(self.inline, ROOT_INLINE_BYTES)
@@ -286,6 +295,9 @@ class _Encoding:
         number = len(self.fresh)
         if number == MAX_SEQUENCES:
             raise _TooManySequences
+        self.content_bytes += sum(ref.length for ref in sequence.layout.top)
+        if self.content_bytes > self.max_bytes:
+            raise _TooLarge(self.content_bytes)
         placeholder = b'{"$t":"ref","v":%d}' % number
         self.fresh[keys] = sequence
         self.hidden += sequence.json_bytes - len(placeholder)
@@ -298,6 +310,17 @@ class _Encoding:
             return None
         self.budget -= size
         return known
+
+
+def _as_dict(state: object) -> dict[str, Any]:
+    """Return a mapping, or what is stored as one, as a dict; pairs are no mapping."""
+    try:
+        plain = dict(state) if isinstance(state, Mapping) else normalise(state)
+    except StateNotSerializable as error:
+        raise StateNotSerializable("$", error.reason) from error.__cause__
+    if type(plain) is not dict:
+        raise StateNotSerializable("$", f"a state must be a dict, not {type(state).__name__}")
+    return plain
 
 
 _EXACT: Final = frozenset({dict, list, str, int, float, bool, type(None), bytes})
