@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 
 from holdfast import SessionManager
 from holdfast.errors import MigrationChanged, SchemaTooNew, StoreError
 from holdfast.sql import Dialect, Migration, migrations
 from holdfast.stores import postgres_connection, sqlite_schema
+from holdfast.stores.postgres_connection import parse_url
+from tests.cli.conftest import run_process
 from tests.rows.conftest import Database
 from tests.stores.postgres_drafts import connect, schema_of
 
@@ -240,3 +245,27 @@ def test_a_newer_database_is_refused_with_advice_and_left_alone(database: Databa
             database.open(**options)
     after = [database.sql(f"SELECT count(*) FROM {name}") for name in sorted(tables_of(database))]
     assert (after, objects_of(database)) == (before, objects)
+
+
+@pytest.mark.row("S3-13")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_printed_schema_makes_a_database_that_needs_no_migration(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        options = ["--schema", schema_of(url)]
+    else:
+        url, options = str(tmp_path / "s.db"), []
+    printed = run_process("schema", "--dialect", kind, *options, cwd=tmp_path)
+    assert (printed.returncode, printed.stderr) == (0, b"")
+    if kind == "postgres":
+        with psycopg.connect(parse_url(url).conninfo, autocommit=True) as connection:
+            connection.execute(printed.stdout)
+    else:
+        with closing(sqlite3.connect(url)) as database:
+            database.executescript(printed.stdout.decode())
+    with SessionManager.open(url, workspace=False, create=False) as manager:
+        session = manager.create_session("a")
+        session.save_checkpoint("one", state={"n": 1})
+        assert manager.resume_session(session.id).state == {"n": 1}

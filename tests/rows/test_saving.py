@@ -229,17 +229,21 @@ def test_a_session_is_resumed_after_its_process_was_killed(database: Database) -
 
 @pytest.mark.row("S1-47")
 def test_resume_takes_an_id_or_enough_of_its_beginning(database: Database) -> None:
+    alike = [f"01900000-aaaa-7000-8000-00000000000{digit}" for digit in "12"]
     with database.open() as manager:
-        for name in ("deploy-2026-one", "deploy-2026-two", "review-2026"):
-            manager.create_session("a", session_id=name).save_checkpoint("c", state={"in": name})
-        whole = manager.create_session("a")
-        whole.save_checkpoint("c", state={"in": "uuid"})
-        assert manager.resume_session("review-2026").state == {"in": "review-2026"}
-        assert manager.resume_session("review-2").state == {"in": "review-2026"}
-        assert manager.resume_session(whole.id[:30]).state == {"in": "uuid"}
-        with pytest.raises(AmbiguousReference, match="deploy-2026-two"):
-            manager.resume_session("deploy-2026")
-        for unknown in ("review", "nowhere at all", "review-2027"):
+        for session_id in (*alike, "customer-1", "customer-12"):
+            session = manager.create_session("a", session_id=session_id)
+            session.save_checkpoint("c", state={"in": session_id})
+        own = manager.create_session("a")
+        own.save_checkpoint("c", state={"in": "own"})
+        for session_id in (*alike, "customer-1"):
+            assert manager.resume_session(session_id).state == {"in": session_id}
+        for length in (8, 13, 30):
+            assert manager.resume_session(own.id[:length]).state == {"in": "own"}
+        with pytest.raises(AmbiguousReference, match=alike[1]):
+            manager.resume_session(alike[0][:20])
+        # Seven characters are too few, and an id of the user's own is never guessed.
+        for unknown in (own.id[:7], "customer", "nowhere at all", alike[0][:-1] + "9"):
             with pytest.raises(SessionNotFound):
                 manager.resume_session(unknown)
 

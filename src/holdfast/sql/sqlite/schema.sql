@@ -202,3 +202,6 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
+
+INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
+    (1, 'sha256:531143fb90771af19bbd991134966a0123d972da5922f108c4f0b7c8be2c83f0', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
