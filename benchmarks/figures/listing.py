@@ -21,13 +21,40 @@ from benchmarks.peers import Graph, PeerThread, open_postgres_saver, open_sqlite
 from holdfast import SessionManager
 
 TARGET_SECONDS = 0.010
+TARGET_WHOLE_SECONDS = 0.100
 _LISTED = 50
 _PEER_CHECKPOINTS = 200
 _TABLE = "session_checkpoints"
 
 
 def measure(run: Run) -> list[Row]:
-    return [_sqlite(run), _postgres(run)]
+    return [_sqlite(run), _postgres(run), _whole(run)]
+
+
+def _whole(run: Run) -> Row:
+    """List everything there is: what a person who forgets the limit waits for."""
+    path, count = run.directory / "listing-all.db", run.size(10_000, 1_000)
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.create_session(agent_type="lister")
+        first = session.save_checkpoint("first", state={"messages": Writer().messages(920)})
+        file = SqliteFile(path)
+        _copy_in_sqlite(file.connection, first.id, count)
+        (times,) = take_turns(run.size(10, 3), session.list_checkpoints)
+        before = [one.id for one in session.list_checkpoints()]
+        file.connection.execute("DELETE FROM chunks")
+        payload_free = [one.id for one in session.list_checkpoints()] == before
+        file.close()
+    assert len(before) == count
+    our_time = median(times)
+    return Row(
+        figure=f"SQLite: listing all {count:,} checkpoints of 1 MB",
+        peer="–",
+        ours=f"{show_time(our_time)}, {'no' if payload_free else 'with'} payload read",
+        target=f"< {show_time(TARGET_WHOLE_SECONDS)}, no payload read",
+        met=our_time < TARGET_WHOLE_SECONDS and payload_free,
+        note=f"states of {show_bytes(first.size_bytes)}; the peer would read 10 GB",
+        values={"our_seconds": our_time},
+    )
 
 
 def _sqlite(run: Run) -> Row:

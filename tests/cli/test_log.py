@@ -22,7 +22,7 @@ def test_the_session_is_the_most_recently_created_one_or_the_one_named(
     manager.create_session("x", session_id="older-session").save_checkpoint("old", state={})
     manager.create_session("x", session_id="newer-session").save_checkpoint("new", state={})
     assert [one["name"] for one in cli.json("log")["checkpoints"]] == ["new"]
-    assert [one["name"] for one in cli.json("log", "older-se")["checkpoints"]] == ["old"]
+    assert [one["name"] for one in cli.json("log", "older-session")["checkpoints"]] == ["old"]
 
 
 def test_people_see_branch_dirty_flag_and_size(cli: CommandLine) -> None:
@@ -54,12 +54,13 @@ def test_an_unknown_session_is_not_found_and_near_ones_are_named(
 def test_an_ambiguous_beginning_lists_what_it_fits(
     cli: CommandLine, manager: SessionManager
 ) -> None:
-    manager.create_session("x", session_id="research-a")
-    manager.create_session("x", session_id="research-b")
-    answer = cli("log", "research", "--json")
+    ids = [f"01a1dd1f-1111-7000-8000-00000000000{n}" for n in (1, 2)]
+    for session_id in ids:
+        manager.create_session("x", session_id=session_id)
+    answer = cli("log", "01a1dd1f", "--json")
     assert answer.code == 3
     assert answer.error["code"] == "ambiguous_reference"
-    assert "research-a" in answer.error["message"]
+    assert ids[0] in answer.error["message"]
 
 
 def test_a_session_without_checkpoints_and_a_store_without_sessions(

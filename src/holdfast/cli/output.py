@@ -64,7 +64,7 @@ def _pascal_case(document: Any) -> Any:
 
 def columns(record: CheckpointRecord | SessionRecord) -> dict[str, Any]:
     """Return a record under the names of its columns."""
-    kind = CheckpointRecord if isinstance(record, CheckpointRecord) else SessionRecord
+    kind = SessionRecord if isinstance(record, SessionRecord) else CheckpointRecord
     values = {one.name: getattr(record, one.name) for one in fields(kind)}
     if record.metadata is not None:
         values["metadata"] = exact(dict(record.metadata))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -409,7 +409,7 @@ class Session:
         with self._lock:
             self._build_on(taken)
             restored = self._store.mark_restored(record.id)
-        return replace(taken, restored_at=restored.restored_at)
+        return Checkpoint(restored, taken.content)
 
     def _pick_up(self) -> None:
         """Before the first save of this object: find out what the session's latest save was."""
