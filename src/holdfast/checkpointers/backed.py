@@ -102,21 +102,8 @@ class StoreCheckpointer(BaseCheckpointer):
 
     def _erase_now(self, thread_ids: Sequence[str]) -> int:
         """Delete this namespace's checkpoints; a thread that is left empty goes with them."""
-        erased = 0
-        sweep = False
-        for thread_id in thread_ids:
-            query = CheckpointQuery(session_id=thread_id, namespace=self._namespace)
-            found = self._store.list_checkpoints(query)
-            erased += self._store.delete_checkpoints([record.id for record in found])
-            session = self._store.find_session(thread_id)
-            ours = thread_agent(self._tenant, KIND).id
-            rest = self._store.list_checkpoints(CheckpointQuery(session_id=thread_id, limit=1))
-            if session is not None and session.agent_id == ours and not rest:
-                self._store.delete_session(thread_id)
-            sweep = sweep or bool(found)
-        if sweep:
-            self._store.gc()
-        return erased
+        ours = thread_agent(self._tenant, KIND).id
+        return self._store.erase_threads(thread_ids, namespace=self._namespace, agent_id=ours)
 
 
 class MemoryCheckpointer(StoreCheckpointer):

@@ -123,9 +123,19 @@ class Store(ABC):
 
     @abstractmethod
     def delete_session(self, session_id: str) -> bool:
-        """Erase a session: checkpoints, writes, logs, and chunks that nothing else refers to.
+        """Erase a session: checkpoints, writes, logs, and every chunk that nothing refers to then.
 
-        Returns false when there is no such session.
+        Chunks that were left over before go too, as with `gc`: a writer who remembers an index chunk
+        relies on what is below it, so one may never be removed without the other. Where an index
+        chunk is unreadable no chunk is removed. Returns false when there is no such session.
+        """
+
+    @abstractmethod
+    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+        """Erase what a namespace holds in some sessions, and chunks as `delete_session` does.
+
+        A session of that agent that is left without checkpoints and writes goes too. Sessions that
+        do not exist are no error. Returns how many checkpoints there were.
         """
 
     @abstractmethod

@@ -68,6 +68,14 @@ class MemoryChunks(MemoryTables):
                     del stored[key]
             return report
 
+    def _sweep(self) -> None:
+        """Remove every chunk that nothing refers to."""
+        live, whole = reachable(self._all_roots(), self._read)
+        # Below an unreadable index anything may be shared; gc says so and removes nothing.
+        if whole:
+            for digest in self._chunks.keys() - live:
+                del self._chunks[digest]
+
     def _orphaned_writes(
         self, before: datetime
     ) -> list[tuple[dict[tuple[str, int], Any], tuple[str, int], WriteRecord]]:

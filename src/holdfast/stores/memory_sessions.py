@@ -37,12 +37,10 @@ from holdfast.stores.memory_tables import (
     has_values,
     log_record,
     own_bytes,
-    roots_of,
     session_record,
     visible,
     wanted_values,
 )
-from holdfast.stores.rules import reachable
 
 
 class MemorySessions(MemoryAgents, MemoryChunks):
@@ -150,16 +148,36 @@ class MemorySessions(MemoryAgents, MemoryChunks):
             session = self._sessions.pop(session_id, None)
             if session is None:
                 return False
-            own, _ = reachable(roots_of(session), self._read)
             for line in list(session.lines.values()):
                 for checkpoint in line.stored:
                     self._forget(checkpoint)
-            others, whole = reachable(self._all_roots(), self._read)
-            # Below an unreadable index anything may be shared; gc says so and removes nothing.
-            if whole:
-                for digest in own - others:
-                    self._chunks.pop(digest, None)
+            self._sweep()
             return True
+
+    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+        for session_id in session_ids:
+            check_filter(session_id, "session id", str)
+        check_filter(namespace, "namespace", str)
+        check_filter(agent_id, "agent id", str)
+        with self._open():
+            erased = 0
+            found = [self._sessions[one] for one in set(session_ids) if one in self._sessions]
+            for session in found:
+                line = session.lines.get(namespace)
+                for checkpoint in [] if line is None else list(line.stored):
+                    self._forget(checkpoint)
+                    erased += 1
+                session.lines.pop(namespace, None)
+                for key in [key for key in session.writes if key[0] == namespace]:
+                    del session.writes[key]
+                empty = not any(session.writes.values()) and not any(
+                    line.stored for line in session.lines.values()
+                )
+                if empty and session.record.agent_id == agent_id.lower():
+                    del self._sessions[session.record.id]
+            if found:
+                self._sweep()
+            return erased
 
     def copy_session(
         self,
@@ -202,6 +220,7 @@ class MemorySessions(MemoryAgents, MemoryChunks):
                     seq=self._next_seq(),
                     parent_id=ids.get(parent, parent) if parent is not None else None,
                     stored_bytes=own_bytes(checkpoint.payload),
+                    restored_at=None,
                 )
                 self._remember(session, Checkpoint(copy, checkpoint.document, checkpoint.payload))
             kept = {

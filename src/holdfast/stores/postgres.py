@@ -183,6 +183,18 @@ class PostgresStore(Store):
         [(erased,)] = self._rows("sessions.delete", id=session_id)
         return bool(erased)
 
+    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+        for session_id in session_ids:
+            check_filter(session_id, "session id", str)
+        check_filter(namespace, "namespace", str)
+        [(erased,)] = self._rows(
+            "postgres.erase_threads",
+            ids=list(session_ids),
+            namespace=namespace,
+            agent_id=uuid_or_none(agent_id),
+        )
+        return int(erased)
+
     def copy_session(
         self,
         source_id: str,

@@ -62,13 +62,7 @@ class SqliteChunks(SqliteAccess):
                     f"{self.url} has an index chunk that cannot be read, so what lies below it is "
                     f"unknown. Nothing was removed: delete the checkpoints that verify names"
                 )
-            dead = [
-                (rowid, size)
-                for rowid, digest, size in connection.execute(
-                    SQL["sqlite.gc.chunks"], (self.tenant,)
-                )
-                if digest not in live
-            ]
+            dead = self._dead(connection, live)
             if not dry_run:
                 connection.executemany(SQL["sqlite.gc.delete_chunk"], ((row[0],) for row in dead))
             return GcReport(
@@ -79,6 +73,19 @@ class SqliteChunks(SqliteAccess):
             )
 
         return self._file.read_consistently(sweep) if dry_run else self._file.erase(sweep)
+
+    def _sweep(self, connection: apsw.Connection) -> None:
+        """Remove every chunk that nothing refers to."""
+        live, whole = self._reachable(connection, self._roots(connection))
+        # Below an unreadable index anything may be shared; gc says so and removes nothing.
+        if whole:
+            dead = self._dead(connection, live)
+            connection.executemany(SQL["sqlite.gc.delete_chunk"], ((row[0],) for row in dead))
+
+    def _dead(self, connection: apsw.Connection, live: set[bytes]) -> list[tuple[int, int]]:
+        """Return the row and the size of each chunk that is not needed."""
+        stored = connection.execute(SQL["sqlite.gc.chunks"], (self.tenant,))
+        return [(rowid, size) for rowid, digest, size in stored if digest not in live]
 
     def _roots(self, connection: apsw.Connection, without: Collection[int] = ()) -> list[Row]:
         values = (self.tenant, self.tenant, number_list(without))

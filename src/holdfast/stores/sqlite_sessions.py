@@ -153,19 +153,30 @@ class SqliteSessions(SqliteAgents, SqliteChunks):
         check_filter(session_id, "session id", str)
 
         def erase(connection: apsw.Connection) -> bool:
-            key = (self.tenant, session_id)
-            roots = all_rows(connection, "sqlite.gc.roots_of_session", key + key)
-            connection.execute(SQL["sessions.delete"], key)
+            connection.execute(SQL["sessions.delete"], (self.tenant, session_id))
             if not connection.changes():
                 return False
-            if roots:
-                own, _ = self._reachable(connection, roots)
-                others, whole = self._reachable(connection, self._roots(connection))
-                # Below an unreadable index anything may be shared; gc says so and removes nothing.
-                if whole:
-                    gone = ((self.tenant, digest) for digest in own - others)
-                    connection.executemany(SQL["sqlite.gc.delete_chunks_by_digest"], gone)
+            self._sweep(connection)
             return True
+
+        return self._file.erase(erase)
+
+    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+        sessions = text_list(session_ids, "session id")
+        check_filter(namespace, "namespace", str)
+        check_filter(agent_id, "agent id", str)
+
+        def erase(connection: apsw.Connection) -> int:
+            if not all_rows(connection, "sqlite.erase.found", (self.tenant, sessions)):
+                return 0
+            part = (self.tenant, sessions, namespace)
+            connection.execute(SQL["sqlite.erase.checkpoints"], part)
+            erased = connection.changes()
+            connection.execute(SQL["sqlite.erase.writes"], part)
+            values = (self.tenant, sessions, agent_id.lower())
+            connection.execute(SQL["sqlite.erase.empty_sessions"], values)
+            self._sweep(connection)
+            return erased
 
         return self._file.erase(erase)
 

@@ -313,6 +313,14 @@ class SessionContract(Contract):
         assert store.list_writes(draft.id, "", ["e1"]) == store.list_writes(source.id, "", ["e1"])
         assert stored(store, source.id) == ["second", "first"]
 
+    def test_a_copy_was_never_restored(self, store: Store) -> None:
+        source = store.create_session(session())
+        record = store.put(checkpoint(source.id, "restored")).record
+        store.mark_restored(record.id)
+        copy = store.copy_session(source.id, session())
+        [copied] = store.list_checkpoints(CheckpointQuery(session_id=copy.id))
+        assert copied.restored_at is None
+
     def test_a_copy_can_be_restricted_to_some_checkpoints(self, store: Store) -> None:
         source = store.create_session(session())
         first = store.put(checkpoint(source.id, "first", external_id="e1")).record

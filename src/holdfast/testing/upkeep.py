@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.errors import CheckpointNotFound, StoreClosed
+from holdfast.errors import CheckpointNotFound, ChunksMissing, StoreClosed
 from holdfast.model import CheckpointQuery
 from holdfast.state.refs import digest_of, pack_refs, unpack_refs
 from holdfast.stores.base import Store
@@ -117,6 +117,72 @@ class UpkeepContract(Contract):
         assert store.delete_session(mine.id)
         assert store.read_chunks(list(chunks)) == chunks
         assert store.read_chunks([digest_of(b"mine only")]) == {}
+
+    def test_erasing_leaves_no_index_without_what_is_below_it(self, store: Store) -> None:
+        mine, theirs = (store.create_session(session()) for _ in range(2))
+        leaves = [b"leaf %d " % number * 30 for number in range(4)]
+        data, refs = index_of(*leaves)
+        chunks = {digest_of(one): one for one in (*leaves, data)}
+        indexed = checkpoint(mine.id, refs=refs, chunks=chunks)
+        store.put(indexed)
+        store.put(checkpoint(theirs.id, contents=leaves[:2]))
+        store.delete_checkpoints([indexed.id])
+        assert store.delete_session(theirs.id)
+        # A writer who remembers the index asks only for that: it must be told that it is gone.
+        with pytest.raises(ChunksMissing):
+            store.put(checkpoint(mine.id, refs=refs, expects=[digest_of(data)]))
+        assert store.read_chunks(list(chunks)) == {}
+
+    def test_threads_are_erased_in_one_namespace_only(self, store: Store) -> None:
+        own, foreign, outside = (store.create_session(session()) for _ in range(3))
+        for owner in (own, foreign):
+            for namespace in ("going", "staying"):
+                contents = [f"{namespace} {owner.id}".encode() * 9]
+                store.put(checkpoint(owner.id, namespace, namespace=namespace, contents=contents))
+                draft = session(id=owner.id)
+                store.put_writes(draft, namespace, "e", [write(contents=[contents[0] + b"w"])])
+        trimmed = checkpoint(outside.id, contents=[b"trimmed before"])
+        store.put(trimmed)
+        store.delete_checkpoints([trimmed.id])
+        ids = [own.id, foreign.id, "unknown"]
+        agent_id = own.agent_id.upper()
+        assert store.erase_threads(ids, namespace="going", agent_id=agent_id) == 2
+        assert store.read_chunks([digest_of(b"trimmed before")]) == {}
+        for owner in (own, foreign):
+            assert stored(store, owner.id) == ["staying"]
+            assert store.list_writes(owner.id, "going", ["e"]) == []
+            assert len(store.list_writes(owner.id, "staying", ["e"])) == 1
+            going = f"going {owner.id}".encode() * 9
+            staying = f"staying {owner.id}".encode() * 9
+            digests = [digest_of(one) for one in (going, staying, going + b"w", staying + b"w")]
+            assert set(store.read_chunks(digests)) == {digests[1], digests[3]}
+        assert store.erase_threads(ids, namespace="staying", agent_id=agent_id) == 2
+        # A thread that a face made goes when it is empty; a session of somebody else stays.
+        assert store.find_session(own.id) is None
+        assert store.find_session(foreign.id) is not None
+        assert store.total_bytes() == 0
+        assert store.erase_threads(ids, namespace="staying", agent_id=agent_id) == 0
+        assert store.erase_threads([], namespace="", agent_id=agent_id) == 0
+
+    def test_erasing_threads_takes_pending_writes_of_no_checkpoint(self, store: Store) -> None:
+        owner = session()
+        store.put_writes(owner, "n", "e", [write(contents=[b"written" * 30])])
+        assert store.erase_threads([owner.id], namespace="n", agent_id=owner.agent_id) == 0
+        assert store.find_session(owner.id) is None
+        assert store.read_chunks([digest_of(b"written" * 30)]) == {}
+
+    def test_erasing_threads_leaves_no_index_without_what_is_below_it(self, store: Store) -> None:
+        mine, theirs = (store.create_session(session()) for _ in range(2))
+        leaves = [b"leaf %d " % number * 30 for number in range(4)]
+        data, refs = index_of(*leaves)
+        chunks = {digest_of(one): one for one in (*leaves, data)}
+        indexed = checkpoint(mine.id, refs=refs, chunks=chunks)
+        store.put(indexed)
+        store.put(checkpoint(theirs.id, contents=leaves[:2]))
+        store.delete_checkpoints([indexed.id])
+        assert store.erase_threads([theirs.id], namespace="", agent_id=theirs.agent_id) == 1
+        with pytest.raises(ChunksMissing):
+            store.put(checkpoint(mine.id, refs=refs, expects=[digest_of(data)]))
 
     def test_gc_keeps_what_pending_writes_refer_to(self, store: Store) -> None:
         owner = session()

@@ -299,6 +299,10 @@ SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues
 FROM holdfast.copy_session(
     %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[], %(whole)s) AS s;
 
+-- name: postgres.erase_threads
+SELECT holdfast.erase_threads(
+    %(tenant)s, %(ids)s::text[], %(namespace)s, %(agent_id)s::uuid);
+
 -- name: postgres.gc
 SELECT chunks, bytes, writes FROM holdfast.sweep(%(tenant)s, NULL, %(dry_run)s);
 

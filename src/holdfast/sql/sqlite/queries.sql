@@ -326,13 +326,13 @@ INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, se
     parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
     size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit,
     resumable, pinned, consumed_at, quarantined_at, expires_at, metadata, created_at,
-    restored_at, state_snapshot, refs)
+    state_snapshot, refs)
 SELECT tenant, ?, ?, ?, namespace, ?, external_id,
     ?, name, label, description, checkpoint_type, retention_class, run_id, version,
     size_bytes, octet_length(state_snapshot) + octet_length(refs),
     git_branch, git_commit, git_uncommitted, workspace_commit,
     resumable, pinned, consumed_at, quarantined_at, expires_at, metadata, created_at,
-    restored_at, state_snapshot, refs
+    state_snapshot, refs
 FROM session_checkpoints WHERE id = ? AND tenant = ?;
 
 -- name: sqlite.copy.writes
@@ -345,25 +345,38 @@ FROM checkpoint_writes WHERE tenant = ? AND session_id = ?
 -- name: sqlite.copy.writes.where.checkpoint
 AND namespace = ? AND external_id = ?
 
+-- name: sqlite.erase.found
+SELECT id FROM sessions WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1;
+
+-- name: sqlite.erase.checkpoints
+DELETE FROM session_checkpoints
+WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?)) AND namespace = ?;
+
+-- name: sqlite.erase.writes
+DELETE FROM checkpoint_writes
+WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?)) AND namespace = ?;
+
+-- name: sqlite.erase.empty_sessions
+DELETE FROM sessions
+WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) AND agent_id = ?
+    AND NOT EXISTS (
+        SELECT 1 FROM session_checkpoints AS c
+        WHERE c.tenant = sessions.tenant AND c.session_id = sessions.id)
+    AND NOT EXISTS (
+        SELECT 1 FROM checkpoint_writes AS w
+        WHERE w.tenant = sessions.tenant AND w.session_id = sessions.id);
+
 -- name: sqlite.gc.roots
 SELECT refs FROM session_checkpoints WHERE tenant = ? AND refs <> x''
 UNION ALL
 SELECT refs FROM checkpoint_writes
 WHERE tenant = ? AND refs <> x'' AND rowid NOT IN (SELECT value FROM json_each(?));
 
--- name: sqlite.gc.roots_of_session
-SELECT refs FROM session_checkpoints WHERE tenant = ? AND session_id = ? AND refs <> x''
-UNION ALL
-SELECT refs FROM checkpoint_writes WHERE tenant = ? AND session_id = ? AND refs <> x'';
-
 -- name: sqlite.gc.chunks
 SELECT rowid, digest, length(data) FROM chunks WHERE tenant = ?;
 
 -- name: sqlite.gc.delete_chunk
 DELETE FROM chunks WHERE rowid = ?;
-
--- name: sqlite.gc.delete_chunks_by_digest
-DELETE FROM chunks WHERE tenant = ? AND digest = ?;
 
 -- name: sqlite.gc.orphaned_writes
 SELECT rowid FROM checkpoint_writes AS orphan

@@ -308,11 +308,11 @@ END $$;
 -- The digests that checkpoints and pending writes need. With p_since only checkpoints whose row may
 -- be younger than that transaction are looked at; a row's own transaction may be a subtransaction,
 -- which is why the comparison is with the oldest one that was running. Writes are always looked
--- at, since a checkpoint that arrives can adopt an old one. p_without leaves out a session, and
--- writes older than p_orphaned_before whose checkpoint is not there do not count. An index chunk is
--- unreadable when it is not there: what was below it is unknown then.
+-- at, since a checkpoint that arrives can adopt an old one. p_without leaves out sessions, or only what
+-- p_namespace holds in them, and writes older than p_orphaned_before whose checkpoint is not there do
+-- not count. An index chunk is unreadable when it is not there: what was below it is unknown then.
 CREATE FUNCTION holdfast.live_digests(
-    p_tenant text, p_since xid, p_without text, p_orphaned_before timestamptz
+    p_tenant text, p_since xid, p_without text[], p_namespace text, p_orphaned_before timestamptz
 )
 RETURNS TABLE (digest bytea, unreadable boolean)
 LANGUAGE sql STABLE AS $$
@@ -320,13 +320,15 @@ LANGUAGE sql STABLE AS $$
         SELECT c.refs
           FROM holdfast.session_checkpoints AS c
          WHERE c.tenant = p_tenant AND c.refs <> ''
-           AND (p_without IS NULL OR c.session_id <> p_without)
+           AND (p_without IS NULL OR c.session_id <> ALL (p_without)
+                OR c.namespace <> p_namespace)
            AND (p_since IS NULL OR age(c.xmin) <= age(p_since))
         UNION ALL
         SELECT w.refs
           FROM holdfast.checkpoint_writes AS w
          WHERE w.tenant = p_tenant AND w.refs <> ''
-           AND (p_without IS NULL OR w.session_id <> p_without)
+           AND (p_without IS NULL OR w.session_id <> ALL (p_without)
+                OR w.namespace <> p_namespace)
            AND (w.created_at >= p_orphaned_before OR EXISTS (
                 SELECT FROM holdfast.session_checkpoints AS c
                  WHERE c.tenant = w.tenant AND c.session_id = w.session_id
@@ -440,10 +442,22 @@ END $$;
 
 -- Writing ---------------------------------------------------------------------------------------
 
+-- A client that turned synchronous_commit off does not mean checkpoints: what is acknowledged is on
+-- disk. Every statement that changes something calls this, and it holds for its transaction; a setting
+-- of the connection would be lost behind a pooler. It is true, so that it can stand in a condition.
+CREATE FUNCTION holdfast.durably()
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    RETURN true;
+END $$;
+
 -- Whatever adds references holds the tenant's lock shared, the sweep exclusively. Every statement of
 -- the functions below must see what was committed before it, so a transaction with one snapshot
--- for all of them is refused. A client that turned synchronous_commit off does not mean
--- checkpoints: what is acknowledged is on disk.
+-- for all of them is refused.
 CREATE FUNCTION holdfast.lock_tenant(p_tenant text, p_exclusive boolean)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -463,9 +477,7 @@ BEGIN
     ELSE
         PERFORM pg_advisory_xact_lock_shared(area, hashtext(p_tenant));
     END IF;
-    IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
+    PERFORM holdfast.durably();
 END $$;
 
 -- Stores an agent unless its id is taken, and tells which.
@@ -657,7 +669,9 @@ BEGIN
     LOOP
         IF NOT taken.expired THEN
             IF NOT (p_draft -> 'replace')::boolean THEN
-                RAISE EXCEPTION 'session % has a checkpoint with the % % already', draft.session_id,
+                RAISE EXCEPTION 'session % has a checkpoint with the % % already. Nothing was '
+                    'stored: choose another, or replace it with overwrite=True (on the command '
+                    'line: --overwrite)', draft.session_id,
                     CASE WHEN taken.same_external THEN 'external id' ELSE 'name' END,
                     CASE WHEN taken.same_external THEN draft.external_id ELSE draft.name END
                     USING ERRCODE = 'HF004';
@@ -776,6 +790,7 @@ END $$;
 
 -- Copies checkpoints and pending writes into a new session. p_new_ids are the ids of the copies of
 -- p_ids, in the same order; p_whole says that all writes come along, not only those of the copied.
+-- A copy was never restored itself.
 CREATE FUNCTION holdfast.copy_session(
     p_tenant text, p_source text, p_draft jsonb, p_ids uuid[], p_new_ids uuid[], p_whole boolean
 )
@@ -800,7 +815,7 @@ BEGIN
             description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
             version, size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted,
             workspace_commit, resumable, pinned, consumed_at, quarantined_at, expires_at, metadata,
-            created_at, restored_at)
+            created_at)
         VALUES (
             p_tenant, source.new_id, source.external_id, stored.id, stored.agent_id,
             source.namespace, source.new_parent_id, source.name, source.label, source.description,
@@ -809,7 +824,7 @@ BEGIN
             octet_length(source.manifest) + octet_length(source.refs),
             source.git_branch, source.git_commit, source.git_uncommitted, source.workspace_commit,
             source.resumable, source.pinned, source.consumed_at, source.quarantined_at,
-            source.expires_at, source.metadata, source.created_at, source.restored_at);
+            source.expires_at, source.metadata, source.created_at);
     END LOOP;
     INSERT INTO holdfast.checkpoint_writes (
         tenant, session_id, namespace, external_id, task_id, idx, task_path, channel, manifest,
@@ -825,10 +840,57 @@ BEGIN
     RETURN stored;
 END $$;
 
--- Removes chunks that nothing refers to; with p_session it first erases that session and looks only
--- at the chunks that were its own. The long look happens without the lock. Under it follows what
--- has become referenced since, and then the whole removal, so nobody ever sees an index chunk
--- without the chunks below it.
+-- The long look of a sweep, without any lock: which chunks nothing needs once p_without is gone, which
+-- digests are needed, and whether an index chunk is unreadable.
+CREATE FUNCTION holdfast.find_dead(
+    p_tenant text, p_without text[], p_namespace text, p_orphaned_before timestamptz,
+    OUT dead bytea[], OUT live bytea[], OUT broken boolean
+)
+LANGUAGE sql STABLE AS $$
+    WITH needed AS MATERIALIZED (
+        SELECT l.digest, l.unreadable
+          FROM holdfast.live_digests(
+                   p_tenant, NULL, p_without, p_namespace, p_orphaned_before) AS l
+    )
+    SELECT ARRAY(SELECT k.digest FROM holdfast.chunks AS k WHERE k.tenant = p_tenant
+                 EXCEPT SELECT needed.digest FROM needed),
+           ARRAY(SELECT needed.digest FROM needed),
+           EXISTS (SELECT FROM needed WHERE needed.unreadable)
+$$;
+
+-- The short end of a sweep, under the tenant's lock. A writer who remembers an index chunk asks only
+-- for that one, so an index chunk must never outlive what is below it. That is why all dead chunks go
+-- at once, also those that came since the look: a new index over old chunks may be dead again already.
+CREATE FUNCTION holdfast.remove_dead(
+    p_tenant text, p_dead bytea[], p_live bytea[], p_since xid, p_orphaned_before timestamptz,
+    OUT chunks bigint, OUT bytes bigint
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    young bytea[] := ARRAY(
+        SELECT k.digest FROM holdfast.chunks AS k
+         WHERE k.tenant = p_tenant AND age(k.xmin) <= age(p_since));
+    doomed bytea[];
+BEGIN
+    IF young <> '{}' THEN
+        young := ARRAY(SELECT unnest(young) EXCEPT SELECT unnest(p_live));
+    END IF;
+    doomed := ARRAY(
+        SELECT unnest(p_dead || young)
+        EXCEPT
+        SELECT l.digest
+          FROM holdfast.live_digests(p_tenant, p_since, NULL, NULL, p_orphaned_before) AS l);
+    WITH freed AS (
+        DELETE FROM holdfast.chunks AS k
+         WHERE k.tenant = p_tenant AND k.digest = ANY (doomed)
+        RETURNING pg_column_size(k.data) AS size
+    )
+    SELECT count(*), coalesce(sum(freed.size), 0) INTO chunks, bytes FROM freed;
+END $$;
+
+-- Removes chunks that nothing refers to; with p_session it first erases that session. The long look
+-- happens without the lock. Under it follows what has become referenced since, and then the whole
+-- removal, so nobody ever sees an index chunk without the chunks below it.
 CREATE FUNCTION holdfast.sweep(
     p_tenant text, p_session text, p_dry_run boolean,
     OUT chunks bigint, OUT bytes bigint, OUT writes bigint, OUT erased boolean
@@ -837,44 +899,32 @@ LANGUAGE plpgsql AS $$
 DECLARE
     since xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
     orphaned_before timestamptz := clock_timestamp() - interval '1 day';
-    own bytea[];
-    candidates bytea[];
-    broken boolean;
-    doomed bytea[];
+    look record;
 BEGIN
+    chunks := 0;
+    bytes := 0;
+    writes := 0;
     erased := false;
-    IF p_session IS NULL THEN
-        own := ARRAY(SELECT k.digest FROM holdfast.chunks AS k WHERE k.tenant = p_tenant);
-    ELSE
+    IF p_session IS NOT NULL THEN
+        IF NOT EXISTS (SELECT FROM holdfast.sessions AS s
+                        WHERE s.tenant = p_tenant AND s.id = p_session) THEN
+            RETURN;
+        END IF;
         orphaned_before := '-infinity';
-        own := ARRAY(
-            SELECT k.digest
-              FROM (SELECT c.refs FROM holdfast.session_checkpoints AS c
-                     WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.refs <> ''
-                    UNION
-                    SELECT w.refs FROM holdfast.checkpoint_writes AS w
-                     WHERE w.tenant = p_tenant AND w.session_id = p_session AND w.refs <> ''
-                   ) AS root
-             CROSS JOIN LATERAL holdfast.chunk_closure(p_tenant, root.refs) AS k);
     END IF;
-    WITH live AS MATERIALIZED (
-        SELECT l.digest, l.unreadable
-          FROM holdfast.live_digests(p_tenant, NULL, p_session, orphaned_before) AS l
-    )
-    SELECT ARRAY(SELECT unnest(own) EXCEPT SELECT live.digest FROM live),
-           EXISTS (SELECT FROM live WHERE live.unreadable)
-      INTO candidates, broken;
-    IF broken AND p_session IS NULL THEN
+    SELECT f.* INTO look
+      FROM holdfast.find_dead(
+               p_tenant, CASE WHEN p_session IS NOT NULL THEN ARRAY[p_session] END, NULL,
+               orphaned_before) AS f;
+    IF look.broken AND p_session IS NULL THEN
         RAISE EXCEPTION 'an index chunk cannot be read, so what lies below it is unknown'
             USING ERRCODE = 'HF009';
-    ELSIF broken THEN
-        candidates := '{}';
     END IF;
 
     IF p_dry_run THEN
         SELECT count(*), coalesce(sum(pg_column_size(k.data)), 0) INTO chunks, bytes
           FROM holdfast.chunks AS k
-         WHERE k.tenant = p_tenant AND k.digest = ANY (candidates);
+         WHERE k.tenant = p_tenant AND k.digest = ANY (look.dead);
         SELECT count(*) INTO writes
           FROM holdfast.checkpoint_writes AS w
          WHERE w.tenant = p_tenant AND w.created_at < orphaned_before
@@ -897,22 +947,15 @@ BEGIN
              WHERE c.tenant = w.tenant AND c.session_id = w.session_id
                AND c.namespace = w.namespace AND c.external_id = w.external_id);
     GET DIAGNOSTICS writes = ROW_COUNT;
-    doomed := ARRAY(
-        SELECT unnest(candidates)
-        EXCEPT
-        SELECT l.digest FROM holdfast.live_digests(p_tenant, since, NULL, orphaned_before) AS l);
-    WITH freed AS (
-        DELETE FROM holdfast.chunks AS k
-         WHERE k.tenant = p_tenant AND k.digest = ANY (doomed)
-        RETURNING pg_column_size(k.data) AS size
-    )
-    SELECT count(*), coalesce(sum(freed.size), 0) INTO chunks, bytes FROM freed;
+    IF NOT look.broken THEN
+        SELECT r.chunks, r.bytes INTO chunks, bytes
+          FROM holdfast.remove_dead(p_tenant, look.dead, look.live, since, orphaned_before) AS r;
+    END IF;
 END $$;
 
 -- Erases what one namespace holds in some threads, and at once all content that nothing refers to
--- then, what was trimmed before included. A thread that checkpointers made and that is empty goes too.
--- As everywhere, the long look at what is referenced happens before the lock, and what came since is
--- looked at under it.
+-- then, what was trimmed before included. A thread of p_agent that is left empty goes too. Below an
+-- unreadable index chunk anything may be needed: then all chunks stay, as when a session is erased.
 CREATE FUNCTION holdfast.erase_threads(
     p_tenant text, p_threads text[], p_namespace text, p_agent uuid
 )
@@ -920,35 +963,15 @@ RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     since xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
-    candidates bytea[] := '{}';
+    look record;
     erased bigint;
 BEGIN
-    IF EXISTS (SELECT FROM holdfast.session_checkpoints AS c
-                WHERE c.tenant = p_tenant AND c.session_id = ANY (p_threads)
-                  AND c.namespace = p_namespace) THEN
-        candidates := ARRAY(
-            WITH RECURSIVE below (digest, level) AS (
-                SELECT top.digest, top.level
-                  FROM (SELECT c.refs FROM holdfast.session_checkpoints AS c
-                         WHERE c.tenant = p_tenant AND c.refs <> ''
-                           AND NOT (c.session_id = ANY (p_threads) AND c.namespace = p_namespace)
-                        UNION ALL
-                        SELECT w.refs FROM holdfast.checkpoint_writes AS w
-                         WHERE w.tenant = p_tenant AND w.refs <> ''
-                           AND NOT (w.session_id = ANY (p_threads) AND w.namespace = p_namespace)
-                       ) AS root
-                 CROSS JOIN LATERAL holdfast.refs_in(root.refs) AS top
-                UNION
-                SELECT child.digest, child.level
-                  FROM below
-                  JOIN holdfast.chunks AS k ON k.tenant = p_tenant AND k.digest = below.digest
-                 CROSS JOIN LATERAL holdfast.refs_in(k.data) AS child
-                 WHERE below.level > 0
-            )
-            SELECT k.digest FROM holdfast.chunks AS k WHERE k.tenant = p_tenant
-            EXCEPT
-            SELECT below.digest FROM below);
+    IF NOT EXISTS (SELECT FROM holdfast.sessions AS s
+                    WHERE s.tenant = p_tenant AND s.id = ANY (p_threads)) THEN
+        RETURN 0;
     END IF;
+    SELECT f.* INTO look
+      FROM holdfast.find_dead(p_tenant, p_threads, p_namespace, '-infinity') AS f;
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
     DELETE FROM holdfast.session_checkpoints AS c
@@ -962,13 +985,8 @@ BEGIN
                         WHERE c.tenant = s.tenant AND c.session_id = s.id)
        AND NOT EXISTS (SELECT FROM holdfast.checkpoint_writes AS w
                         WHERE w.tenant = s.tenant AND w.session_id = s.id);
-    IF cardinality(candidates) > 0 THEN
-        DELETE FROM holdfast.chunks AS k
-         WHERE k.tenant = p_tenant AND k.digest IN (
-                SELECT unnest(candidates)
-                EXCEPT
-                SELECT l.digest
-                  FROM holdfast.live_digests(p_tenant, since, NULL, '-infinity') AS l);
+    IF NOT look.broken THEN
+        PERFORM holdfast.remove_dead(p_tenant, look.dead, look.live, since, '-infinity');
     END IF;
     RETURN erased;
 END $$;
@@ -977,6 +995,8 @@ END $$;
 
 DROP FUNCTION holdfast.erase_threads(text, text[], text, uuid);
 DROP FUNCTION holdfast.sweep(text, text, boolean);
+DROP FUNCTION holdfast.remove_dead(text, bytea[], bytea[], xid, timestamptz);
+DROP FUNCTION holdfast.find_dead(text, text[], text, timestamptz);
 DROP FUNCTION holdfast.copy_session(text, text, jsonb, uuid[], uuid[], boolean);
 DROP FUNCTION holdfast.put_writes(
     text, jsonb, text, text, jsonb, text[], bytea[], bytea[], bytea[], bytea[]);
@@ -987,10 +1007,11 @@ DROP FUNCTION holdfast.create_agent(text, jsonb);
 DROP FUNCTION holdfast.add_session(text, jsonb);
 DROP FUNCTION holdfast.add_agent(text, jsonb);
 DROP FUNCTION holdfast.lock_tenant(text, boolean);
+DROP FUNCTION holdfast.durably();
 DROP FUNCTION holdfast.checkpoint_state(uuid);
 DROP FUNCTION holdfast.resolve_refs(jsonb, jsonb[]);
 DROP FUNCTION holdfast.content_of(text, bytea);
-DROP FUNCTION holdfast.live_digests(text, xid, text, timestamptz);
+DROP FUNCTION holdfast.live_digests(text, xid, text[], text, timestamptz);
 DROP FUNCTION holdfast.chunk_closure(text, bytea);
 DROP FUNCTION holdfast.refs_in(bytea);
 DROP TABLE holdfast.workspace_packs;
