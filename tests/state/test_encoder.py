@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -285,20 +286,21 @@ def test_the_encoder_keeps_nothing_of_the_callers_alive() -> None:
     assert watched() is None
 
 
-def _size(known: KnownList | str | None) -> int:
-    return known.bytes if isinstance(known, KnownList) else len(known or "")
-
-
 def test_what_is_remembered_stays_within_bounds() -> None:
     encoder = StateEncoder()
     lists = {f"list-{n}": ["x" * 1000] * 2000 for n in range(8)}
-    texts = {f"text-{n}": f"{n}" * 2_000_000 for n in range(3)}
-    encoded = encoder.encode({**lists, **texts})
+    texts = {f"text-{n}": f"{n}€" * 100_000 for n in range(3)}
+    small = {"small": [{"a": n % 10} for n in range(100_000)]}
+    encoded = encoder.encode({**small, **texts, **lists})
     encoder.accept(encoded)
     memory = encoder._memory.sequences.values()
-    assert sum(_size(sequence.known) for sequence in memory) <= REMEMBERED_BYTES
+    known = [sequence.known for sequence in memory if sequence.known is not None]
+    assert encoder._memory.sequences["state", "small"].known is None
+    assert {type(one) for one in known} == {KnownList, str}
+    costs = [one.cost if isinstance(one, KnownList) else sys.getsizeof(one) for one in known]
+    assert sum(costs) <= REMEMBERED_BYTES
     assert not any(sequence.layout.new_chunks for sequence in memory)
-    again = encoder.encode({**lists, **texts})
+    again = encoder.encode({**small, **texts, **lists})
     assert not again.chunks
 
 

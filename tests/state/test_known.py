@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import gc
+import tracemalloc
 import unittest.mock
 from copy import deepcopy
 from decimal import Decimal
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.state.known import KnownList
+from holdfast.state.known import KnownList, NoRoom
 
 ELEMENTS: list[Any] = [
     {"role": "user", "n": 1, "x": 0.0, "flag": True, "none": None, "nested": {"a": [1, 2]}},
@@ -40,7 +42,8 @@ def test_growth_is_recognised_at_every_size(count: int) -> None:
     further = KnownList(grown, known)
     assert further.begins([*grown, 1])
     assert not further.begins(grown[:-1])
-    assert further.bytes > known.bytes
+    assert further.cost > known.cost
+    assert further.cost == KnownList(grown).cost
 
 
 @pytest.mark.parametrize(
@@ -83,3 +86,43 @@ def test_a_list_that_contains_itself_is_not_the_old_one() -> None:
     value[3].append(value)
     value[3].append(value)
     assert not known.begins(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"a": n % 10} for n in range(20_000)],
+        [[n % 10] for n in range(20_000)],
+        [{"a": {"b": [n % 10]}, "c": []} for n in range(5_000)],
+        [{f"key{k}": k for k in range(40)} for _ in range(1_000)],
+        list(range(-5, 200)) * 1_000,
+        ["text " * 200] * 1_000,
+    ],
+    ids=["dicts", "lists", "nested", "wide", "numbers", "texts"],
+)
+def test_the_cost_is_about_what_is_kept(value: list[Any]) -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        known = KnownList(value)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1.3 * known.cost
+    assert known.cost < 3 * kept
+
+
+def test_a_list_that_costs_too_much_is_given_up_early() -> None:
+    value = [{"a": n % 10} for n in range(100_000)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(NoRoom):
+            KnownList(value, room=2_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4_000_000
+    known = KnownList(value[:1_000])
+    assert KnownList(value[:2_000], known, room=known.cost * 3).begins(value)
+    with pytest.raises(NoRoom):
+        KnownList(value[:2_000], known, room=known.cost)

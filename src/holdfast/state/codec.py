@@ -9,12 +9,22 @@ which is also where an error learns the path of the bad value.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from holdfast.errors import StateCorrupt, StateNotSerializable
 from holdfast.state.tags import MARK, MAX_DEPTH, Json, tagged, untagged
+
+_SHORT: Final = 16 * 1024
+
+
+def compact(text: bytes) -> bytes:
+    """Return the same text in as much memory as it needs.
+
+    What orjson returns keeps the buffer that it was written in: kilobytes for a few characters.
+    """
+    return bytes(memoryview(text))
 
 
 def is_plain(value: Any, room: int = MAX_DEPTH) -> bool:
@@ -61,7 +71,8 @@ def dump(value: object, path: str, room: int = MAX_DEPTH) -> tuple[bytes, bool]:
     """
     if is_plain(value, room):
         try:
-            return orjson.dumps(value), False
+            text = orjson.dumps(value)
+            return compact(text) if len(text) < _SHORT else text, False
         except TypeError:
             pass  # the walk below says what and where
     return orjson.dumps(tagged(value, path, room)), True

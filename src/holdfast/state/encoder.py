@@ -9,6 +9,7 @@ Nothing that is remembered belongs to the caller: digests, and copies or immutab
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -18,9 +19,9 @@ import orjson
 from holdfast.errors import StateNotSerializable
 from holdfast.model import Buffer, Payload
 from holdfast.state.cache import ChunkCache
-from holdfast.state.codec import dump
+from holdfast.state.codec import compact, dump
 from holdfast.state.document import write_manifest
-from holdfast.state.known import KnownList
+from holdfast.state.known import KnownList, NoRoom
 from holdfast.state.reader import MAX_STATE_BYTES, large_values
 from holdfast.state.refs import ReadChunks
 from holdfast.state.sequence import Layout, append, known_layout, lay_out
@@ -78,10 +79,15 @@ class EncodedState:
 
 
 def _cost(sequence: _Sequence) -> int:
-    """Return about how many bytes a remembered value takes, its cuts and copies included."""
+    """Return about how many bytes a remembered value takes, its cuts and copies included.
+
+    The values in a list are shared with the caller, who may drop them: they count as their text.
+    """
     known = sequence.known
-    size = 2 * known.bytes if isinstance(known, KnownList) else len(known or "")
-    return size + len(sequence.layout.tail or b"") + 200 * len(sequence.layout.leaves)
+    size = len(sequence.layout.tail or b"") + 200 * len(sequence.layout.leaves)
+    if isinstance(known, KnownList):
+        return size + known.cost + known.text_bytes
+    return size + (sys.getsizeof(known) if known is not None else 0)
 
 
 class StateEncoder:
@@ -217,7 +223,7 @@ class _Encoding:
             marks |= marked
         text = orjson.dumps(parts)
         if len(text) < inline:
-            return text, marks
+            return compact(text), marks
         return self.place(keys, "json+" if marks else "json", text, len(text)), True
 
     def item(self, value: Any, keys: Keys, room: int) -> tuple[bytes, bool]:
@@ -255,7 +261,7 @@ class _Encoding:
         kind = "list+" if tags else "list"
         placeholder = self.place(keys, kind, memoryview(text)[:-1], len(text))
         if not tags and len(text) <= self.budget:
-            self.fresh[keys].known = self.remembered(KnownList(value))
+            self.fresh[keys].known = self.remembered_list(value)
         return placeholder, True
 
     def grown_list(
@@ -269,8 +275,7 @@ class _Encoding:
         size += len(text) - 1
         if tags:
             return self.add(keys, _Sequence("list+", layout, size))
-        known = KnownList(value, known)
-        return self.add(keys, _Sequence("list", layout, size, self.remembered(known)))
+        return self.add(keys, _Sequence("list", layout, size, self.remembered_list(value, known)))
 
     def text(self, value: str, keys: Keys) -> bytes:
         old = self.old.get(keys)
@@ -305,11 +310,17 @@ class _Encoding:
 
     def remembered(self, known: KnownList | str) -> Any:
         """Return what recognises a value, as long as all of it together stays within bounds."""
-        size = len(known) if isinstance(known, str) else known.bytes
+        size = sys.getsizeof(known) if isinstance(known, str) else known.cost
         if size > self.budget:
             return None
         self.budget -= size
         return known
+
+    def remembered_list(self, value: list[Any], before: KnownList | None = None) -> Any:
+        try:
+            return self.remembered(KnownList(value, before, self.budget))
+        except NoRoom:
+            return None
 
 
 def _as_dict(state: object) -> dict[str, Any]:
