@@ -9,8 +9,7 @@
     history = list(saver.list(config))
 
 A thread is a session of the store, so `SessionManager` and the command line see the same data. Every
-method has an async twin whose name begins with ``a``. For LangGraph itself there is
-`holdfast.integrations.langgraph`.
+method has an async twin whose name begins with ``a``.
 """
 
 from holdfast.savers.backed import (

@@ -212,7 +212,7 @@ class SessionManager:
         return Session(self._store, self._store.create_session(draft), self._around)
 
     def get_session(self, session_id: str) -> Session:
-        """Look at a session by its id or the beginning of it, without resuming it."""
+        """Look at a session without resuming it; a UUID may be given by its beginning."""
         return Session(self._store, get_session_record(self._store, session_id), self._around)
 
     def resume_session(
