@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import os
+import signal
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.aio import AsyncSession, AsyncSessionManager, Threads
+from holdfast.errors import StoreClosed
 from holdfast.sessions import Session, SessionManager
+from holdfast.stores.memory import MemoryStore
 
 PAIRS = [(Session, AsyncSession), (SessionManager, AsyncSessionManager)]
 # What belongs to one side only: the inner seam of resuming, and Python's two context protocols.
@@ -100,3 +105,85 @@ def test_a_session_works_inside_an_event_loop(tmp_path: Path) -> None:
             return await (await manager.resume_session(session.id, checkpoint="n7")).state
 
     assert asyncio.run(scenario()) == {"n": 7}
+
+
+def test_after_close_everything_says_that_it_is_closed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        manager = await AsyncSessionManager.open(tmp_path / "s.db", workspace=False)
+        async with manager:
+            session = await manager.create_session("implementer")
+            await session.save_checkpoint("one", state={"n": 1})
+        await manager.close()
+        await asyncio.gather(manager.close(), manager.close())
+        for call in (
+            manager.list_sessions,
+            manager.usage,
+            manager.verify,
+            session.get_state,
+            session.refresh,
+            session.save_checkpoint,
+        ):
+            with pytest.raises(StoreClosed):
+                await call()
+        with pytest.raises(StoreClosed):
+            await session.state
+        async with manager:  # leaving the block closes once more
+            pass
+
+    asyncio.run(scenario())
+
+
+def test_close_waits_for_calls_under_way_without_blocking_the_loop() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    async def scenario() -> None:
+        manager = AsyncSessionManager(MemoryStore(), workspace=False)
+
+        def slow() -> str:
+            started.set()
+            release.wait(10)
+            return "done"
+
+        call = asyncio.create_task(manager._run(slow))
+        await asyncio.to_thread(started.wait, 10)
+        closing = asyncio.create_task(manager.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        release.set()
+        await closing
+        assert await call == "done"
+
+    asyncio.run(scenario())
+
+
+def test_an_error_of_the_call_itself_is_not_taken_for_the_end() -> None:
+    def fail() -> None:
+        raise RuntimeError("its own")
+
+    async def scenario() -> None:
+        threads = Threads()
+        with pytest.raises(RuntimeError, match="its own"):
+            await threads.run(fail)
+        threads.shut_down()
+        threads.shut_down()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    threads = Threads()
+    asyncio.run(threads.run(int))
+    with warnings.catch_warnings():
+        # Newer Pythons warn of what is the subject here: forking a process that has threads.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        try:
+            os._exit(asyncio.run(threads.run(lambda: 7)))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    threads.shut_down()

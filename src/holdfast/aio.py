@@ -7,14 +7,16 @@ only then, so that what comes next sees either the whole effect or none of it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from holdfast.errors import StoreClosed
 from holdfast.model import (
     AgentRecord,
     GcReport,
@@ -28,7 +30,7 @@ from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
-from holdfast.waiting import run_in
+from holdfast.waiting import in_thread, run_in
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,18 +38,43 @@ R = TypeVar("R")
 _THREADS = 8
 
 
+class _Executor(ThreadPoolExecutor):
+    """An executor that says in our terms that it was shut down."""
+
+    closed = False
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError:
+            if not self.closed:
+                raise
+            raise StoreClosed("this session manager was closed") from None
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.closed = True
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
 class Threads:
     """Runs blocking calls in threads and waits for each of them, come what may."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast")
+        self._start()
+
+    def _start(self) -> None:
+        self._executor = _Executor(_THREADS, thread_name_prefix="holdfast")
+        self._pid = os.getpid()
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run ``call`` in a thread; see `holdfast.waiting`."""
+        """Run ``call`` in a thread; see `holdfast.waiting`. Raises `StoreClosed` after the end."""
+        if self._pid != os.getpid() and not self._executor.closed:
+            # The threads have stayed with the parent of a fork, and nobody would take up the call.
+            self._start()
         return await run_in(self._executor, call, *args, **kwargs)
 
     def shut_down(self) -> None:
-        """Let running calls finish and end the threads."""
+        """Let running calls finish and end the threads. Doing so twice is fine."""
         self._executor.shutdown(wait=True)
 
 
@@ -314,8 +341,9 @@ class AsyncSessionManager:
 
     async def close(self) -> None:
         """See `SessionManager.close`; ends the threads too."""
-        await self._run(self._manager.close)
-        self._threads.shut_down()
+        # Not in our own threads: they may have ended, and they cannot wait for themselves.
+        await in_thread(self._manager.close)
+        await in_thread(self._threads.shut_down)
 
     async def __aenter__(self) -> Self:
         return self
@@ -426,6 +454,10 @@ class AsyncSessionManager:
             self._manager.resume_session, session_id, checkpoint=checkpoint, force=force
         )
         return AsyncSession(session, self._threads)
+
+    async def latest_unfinished_session(self) -> SessionRecord:
+        """See `SessionManager.latest_unfinished_session`."""
+        return await self._run(self._manager.latest_unfinished_session)
 
     async def list_sessions(
         self,
