@@ -3,7 +3,9 @@
 
 -- name: prepare
 -- Takes the lock of all that create or change the schema; it is held to the end of the transaction.
-SELECT pg_advisory_xact_lock(hashtextextended('holdfast.schema_migrations', 0));
+SELECT pg_advisory_xact_lock(hashtextextended('holdfast.schema_migrations', 0)),
+    CASE WHEN current_setting('synchronous_commit') = 'off'
+        THEN set_config('synchronous_commit', 'on', true) END;
 
 DO $prepare$
 DECLARE
@@ -83,6 +85,7 @@ WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND c.namespace = %(namespace)s
         AND c.expires_at <= now() AND (c.restoring_until IS NULL OR c.restoring_until <= now())
+        AND holdfast.durably()
     RETURNING c.id)
 SELECT count(*) AS purged FROM gone
 
@@ -90,7 +93,7 @@ SELECT count(*) AS purged FROM gone
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND c.session_id = %(thread_id)s AND c.namespace = %(namespace)s
-        AND c.id = %(id)s::uuid
+        AND c.id = %(id)s::uuid AND holdfast.durably()
     RETURNING c.id)
 SELECT count(*) AS erased FROM gone
 

@@ -114,10 +114,12 @@ class Store(ABC):
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
+        merge_metadata: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
         """Change what is given; ``updated_at`` moves.
 
-        With ``expected`` the present status must be one of those, checked in the same
+        ``metadata`` replaces what is there. ``merge_metadata`` sets its top-level keys and leaves
+        the others, in the same transaction, so that nobody's concurrent merge is lost. With ``expected`` the present status must be one of those, checked in the same
         transaction, or `IllegalTransition` is raised. Raises `SessionNotFound`.
         """
 

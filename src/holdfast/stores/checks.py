@@ -32,7 +32,7 @@ from holdfast.model import (
     NewSession,
     NewWrite,
 )
-from holdfast.state.codec import dump_document
+from holdfast.state.codec import dump_document, load_document
 from holdfast.state.refs import DIGEST_BYTES, RECORD_BYTES
 
 FREE_TEXT_BYTES: Final = 1 << 28
@@ -202,6 +202,13 @@ def metadata_filter(wanted: Mapping[str, Any]) -> str:
 def document_text(document: Mapping[str, Any] | None, what: str = "metadata") -> str | None:
     """Return metadata or a log line's data as it is stored. Raises `StateNotSerializable`."""
     return None if document is None else dump_document(document, what)
+
+
+def merged_text(stored: str | None, changes: str) -> str:
+    """Return a stored document with the top-level keys of another set in it."""
+    # As values, not as text: a document with unusual keys is tagged as a whole.
+    present = {} if stored is None else load_document(stored)
+    return dump_document(present | load_document(changes), "metadata")
 
 
 def as_utc(moment: datetime, what: str) -> datetime:

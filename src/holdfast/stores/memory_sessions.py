@@ -26,6 +26,7 @@ from holdfast.stores.checks import (
     check_session,
     check_session_status,
     document_text,
+    merged_text,
 )
 from holdfast.stores.memory_agents import MemoryAgents
 from holdfast.stores.memory_chunks import MemoryChunks
@@ -121,6 +122,7 @@ class MemorySessions(MemoryAgents, MemoryChunks):
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
+        merge_metadata: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
@@ -130,6 +132,7 @@ class MemorySessions(MemoryAgents, MemoryChunks):
         if resumed_at is not None:
             changes["resumed_at"] = as_utc(resumed_at, "resumed_at")
         dumped = document_text(metadata)
+        merged = document_text(merge_metadata)
         with self._open():
             session = self._session(session_id)
             present = session.record.status
@@ -140,6 +143,8 @@ class MemorySessions(MemoryAgents, MemoryChunks):
             session.record = replace(session.record, updated_at=self._now(), **changes)
             if dumped is not None:
                 session.document = dumped
+            if merged is not None:
+                session.document = merged_text(session.document, merged)
             return session_record(session)
 
     def delete_session(self, session_id: str) -> bool:

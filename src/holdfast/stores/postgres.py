@@ -44,6 +44,7 @@ from holdfast.stores.checks import (
     check_log,
     check_session_status,
     document_text,
+    merged_text,
 )
 from holdfast.stores.postgres_connection import (
     AnyConnection,
@@ -155,19 +156,35 @@ class PostgresStore(Store):
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
+        merge_metadata: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
+        dumped, merged = document_text(metadata), document_text(merge_metadata)
+        params = {
+            "tenant": self.tenant,
+            "id": session_id,
+            "status": status,
+            "expected": None if expected is None else list(expected),
+            "resumed_at": None if resumed_at is None else as_utc(resumed_at, "resumed_at"),
+            "metadata": dumped,
+        }
+
+        def work(connection: AnyConnection) -> list[tuple[Any, ...]]:
+            update = self._sql["sessions.update"]
+            if merged is None:
+                return execute(connection, Statement(update, params))
+            key = {"tenant": self.tenant, "id": session_id}
+            with connection.transaction():
+                held = execute(connection, Statement(self._sql["postgres.session.metadata"], key))
+                if not held:
+                    return []
+                base = held[0][0] if dumped is None else dumped
+                whole = {**params, "metadata": merged_text(base, merged)}
+                return execute(connection, Statement(update, whole))
+
         # Not repeated after a lost reply: the second time its own effect would stand against it.
-        rows = self._rows(
-            "sessions.update",
-            again=expected is None,
-            id=session_id,
-            status=status,
-            expected=None if expected is None else list(expected),
-            resumed_at=None if resumed_at is None else as_utc(resumed_at, "resumed_at"),
-            metadata=document_text(metadata),
-        )
+        rows = self._link.run(work, again=expected is None)
         if rows:
             return parse_session(rows[0])
         present = self.find_session(session_id)

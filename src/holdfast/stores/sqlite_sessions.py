@@ -26,6 +26,7 @@ from holdfast.stores.checks import (
     check_session,
     check_session_status,
     document_text,
+    merged_text,
 )
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
@@ -113,11 +114,13 @@ class SqliteSessions(SqliteAgents, SqliteChunks):
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
+        merge_metadata: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
         resumed = None if resumed_at is None else stamp(as_utc(resumed_at, "resumed_at"))
         dumped = document_text(metadata)
+        merged = document_text(merge_metadata)
 
         def update(connection: apsw.Connection) -> SessionRecord:
             found = self._session_row(connection, session_id)
@@ -131,6 +134,8 @@ class SqliteSessions(SqliteAgents, SqliteChunks):
             row[4] = row[4] if status is None else status
             row[10] = row[10] if resumed is None else resumed
             row[11] = row[11] if dumped is None else dumped
+            if merged is not None:
+                row[11] = merged_text(row[11], merged)
             row[13] = self._clock()
             values = (row[4], row[10], row[11], row[13], self.tenant, session_id)
             connection.execute(SQL["sessions.update"], values)

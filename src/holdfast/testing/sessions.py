@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
@@ -201,6 +202,44 @@ class SessionContract(Contract):
         assert store.list_sessions(SessionQuery(status="paused", agent_type="other")) == []
         assert store.list_sessions(SessionQuery(id_prefix="%")) == []
         assert store.list_sessions(SessionQuery(metadata={"k": True})) == []
+
+    def test_metadata_can_be_merged_key_by_key(self, store: Store) -> None:
+        created = store.create_session(session())
+        moment = datetime(2026, 1, 2, tzinfo=UTC)
+        first = store.update_session(created.id, merge_metadata={"a": {"deep": 1}, "b": moment})
+        assert first.metadata == {"a": {"deep": 1}, "b": moment}
+        second = store.update_session(created.id, merge_metadata={"a": [2**70], "c": None})
+        assert second.metadata == {"a": [2**70], "b": moment, "c": None}
+        assert store.find_session(created.id) == second
+        assert second.updated_at > first.updated_at
+        both = store.update_session(created.id, metadata={"x": 1}, merge_metadata={"y": 2})
+        assert both.metadata == {"x": 1, "y": 2}
+        odd = {"$t": "ref", "v": 0, "": {"$t": 1}}
+        both = store.update_session(created.id, merge_metadata=odd)
+        assert both.metadata == {"x": 1, "y": 2, **odd}
+        assert store.update_session(created.id, merge_metadata={}).metadata == both.metadata
+        with pytest.raises(InputError):
+            store.update_session(created.id, merge_metadata={"no": object()})
+        with pytest.raises(IllegalTransition):
+            store.update_session(created.id, expected=["paused"], merge_metadata={"no": 1})
+        found = store.find_session(created.id)
+        assert found is not None
+        assert found.metadata == both.metadata
+
+    def test_merges_of_two_threads_lose_nothing(self, store: Store) -> None:
+        created = store.create_session(session(metadata={"before": True}))
+
+        def merge(worker: str) -> None:
+            for number in range(15):
+                store.update_session(created.id, merge_metadata={f"{worker}{number}": number})
+
+        with ThreadPoolExecutor(2) as executor:
+            list(executor.map(merge, "ab"))
+        found = store.find_session(created.id)
+        assert found is not None
+        assert found.metadata == {"before": True} | {
+            f"{worker}{number}": number for worker in "ab" for number in range(15)
+        }
 
     def test_updating_a_session_changes_what_is_given_and_moves_updated_at(
         self, store: Store

@@ -3,6 +3,9 @@
 --
 -- A listing is a *.list statement, then any of its *.where fragments, then *.order. What has expired
 -- is invisible from the moment of its expires_at on, and removed by checkpoints.purge_expired.
+--
+-- What changes something is durable when it returns, whatever the connection says about
+-- synchronous_commit: it calls a function that locks the tenant, or has durably() in its condition.
 
 -- name: agents.insert
 SELECT a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
@@ -38,7 +41,7 @@ SET status = coalesce(%(status)s::text, a.status),
         WHEN %(status)s::text IN ('completed', 'failed', 'terminated')
             THEN clock_timestamp()
     END
-WHERE a.tenant = %(tenant)s AND a.id = %(id)s::uuid
+WHERE a.tenant = %(tenant)s AND a.id = %(id)s::uuid AND holdfast.durably()
 RETURNING a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
     a.created_at, a.updated_at, a.completed_at;
 
@@ -86,7 +89,7 @@ SET status = coalesce(%(status)s::text, s.status),
     resumed_at = coalesce(%(resumed_at)s::timestamptz, s.resumed_at),
     metadata = coalesce(%(metadata)s::jsonb, s.metadata),
     updated_at = clock_timestamp()
-WHERE s.tenant = %(tenant)s AND s.id = %(id)s
+WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND holdfast.durably()
     AND (%(expected)s::text[] IS NULL OR s.status = ANY (%(expected)s::text[]))
 RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id,
     s.forked_from, s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text,
@@ -185,7 +188,7 @@ WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
 -- name: checkpoints.mark_restored
 UPDATE holdfast.session_checkpoints AS c SET restored_at = clock_timestamp()
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
-    AND (c.expires_at IS NULL OR c.expires_at > now())
+    AND (c.expires_at IS NULL OR c.expires_at > now()) AND holdfast.durably()
 RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
@@ -194,14 +197,14 @@ RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.p
 -- name: checkpoints.delete
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[])
+    WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[]) AND holdfast.durably()
     RETURNING c.id)
 SELECT count(*) FROM gone;
 
 -- name: checkpoints.purge_expired
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND c.expires_at <= now()
+    WHERE c.tenant = %(tenant)s AND c.expires_at <= now() AND holdfast.durably()
     RETURNING c.id)
 SELECT count(*) FROM gone;
 
@@ -227,7 +230,8 @@ ORDER BY w.task_path, w.task_id, w.idx, w.external_id;
 -- name: logs.insert
 INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)
 SELECT s.tenant, s.id, %(level)s, %(message)s, %(data)s::jsonb, clock_timestamp()
-FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
+FROM holdfast.sessions AS s
+WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s AND holdfast.durably()
 RETURNING id, session_id, level, message, data::text, created_at;
 
 -- name: logs.list
@@ -299,6 +303,11 @@ SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues
 FROM holdfast.copy_session(
     %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[], %(whole)s) AS s;
 
+-- name: postgres.session.metadata
+-- Held until the merged document is stored.
+SELECT s.metadata::text FROM holdfast.sessions AS s
+WHERE s.tenant = %(tenant)s AND s.id = %(id)s FOR NO KEY UPDATE;
+
 -- name: postgres.erase_threads
 SELECT holdfast.erase_threads(
     %(tenant)s, %(ids)s::text[], %(namespace)s, %(agent_id)s::uuid);
@@ -311,7 +320,10 @@ SELECT to_regclass('holdfast.schema_migrations') IS NOT NULL,
     current_setting('server_encoding');
 
 -- name: postgres.migrations.lock
-SELECT pg_advisory_xact_lock(hashtextextended('holdfast.schema_migrations', 0));
+-- The functions of the schema may not be there yet, so this says itself what durably() does.
+SELECT pg_advisory_xact_lock(hashtextextended('holdfast.schema_migrations', 0)),
+    CASE WHEN current_setting('synchronous_commit') = 'off'
+        THEN set_config('synchronous_commit', 'on', true) END;
 
 -- name: postgres.schema.exists
 SELECT to_regnamespace(rtrim('holdfast.', '.')) IS NOT NULL;
