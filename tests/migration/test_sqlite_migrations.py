@@ -1,5 +1,6 @@
 """A SQLite database of any age opens, or is refused with its bytes untouched."""
 
+import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from holdfast.errors import MigrationChanged, SchemaMissing, SchemaTooNew, StoreError
 from holdfast.model import CheckpointQuery
 from holdfast.sql import Migration, migrations
-from holdfast.state.refs import digest_of, expand, unpack_refs
+from holdfast.state.cache import NO_CACHE
+from holdfast.state.refs import digest_of, expand_each, unpack_refs
 from holdfast.stores import sqlite_schema
 from holdfast.stores.migrate import pending, require_current
 from holdfast.stores.sqlite import SqliteStore
@@ -68,7 +70,7 @@ def check_contents(store: SqliteStore) -> None:
     assert payload.manifest == releases.MANIFEST
     payload = store.read_payload(releases.SECOND)
     assert payload is not None
-    leaves = expand(unpack_refs(payload.refs), store.read_chunks)
+    (leaves,) = expand_each([unpack_refs(payload.refs)], store.read_chunks, NO_CACHE)
     assert [ref.digest for ref in leaves] == [digest_of(leaf) for leaf in releases.LEAVES]
     chunks = store.read_chunks([ref.digest for ref in leaves])
     assert [chunks[ref.digest] for ref in leaves] == releases.LEAVES
@@ -118,6 +120,25 @@ def test_a_migration_keeps_the_data_and_takes_a_copy_first(
     monkeypatch.undo()
     with SqliteStore(backup) as store:
         check_contents(store)
+
+
+def test_the_copy_is_on_disk_before_the_migration_is_committed(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    sync = os.fsync
+
+    def watch(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced.append((found.st_dev, found.st_ino))
+        sync(descriptor)
+
+    ship(monkeypatch, *migrations("sqlite"), SECOND)
+    monkeypatch.setattr(os, "fsync", watch)
+    SqliteStore(filled).close()
+    backup = backup_of(filled, SECOND.version - 1)
+    wanted = [(found.st_dev, found.st_ino) for found in (backup.stat(), backup.parent.stat())]
+    assert synced[-2:] == wanted
 
 
 def test_a_new_database_needs_no_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

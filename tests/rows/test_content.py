@@ -16,7 +16,8 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.errors import StateNotSerializable
-from holdfast.state.refs import expand, unpack_refs
+from holdfast.state.cache import NO_CACHE
+from holdfast.state.refs import expand_each, unpack_refs
 from holdfast.stores.compression import PLAIN, ZSTD, unpack
 from tests.cli.conftest import run_process
 from tests.rows.conftest import Database
@@ -76,7 +77,9 @@ def test_everything_that_is_stored_is_json_and_comes_back_as_it_was(database: Da
         for digest, codec, data in database.sql("SELECT digest, codec, data FROM chunks")
     }
     refs = database.value("SELECT refs FROM session_checkpoints WHERE name = 'one'")
-    leaves = expand(unpack_refs(bytes(refs)), lambda wanted: {one: stored[one] for one in wanted})
+    (leaves,) = expand_each(
+        [unpack_refs(bytes(refs))], lambda wanted: {one: stored[one] for one in wanted}, NO_CACHE
+    )
     elements = json.loads(b"".join(stored[leaf.digest] for leaf in leaves) + b"]")
     assert sorted(one["n"] for one in elements) == list(range(200))
     assert all(one["uuid"]["v"] == str(TYPES["uuid"]) for one in elements)

@@ -9,7 +9,8 @@ from typing import Any
 
 from holdfast.model import Payload
 from holdfast.state import EncodedState, StateEncoder, decode_state
-from holdfast.state.refs import children, digest_of, digest_text, expand, unpack_refs
+from holdfast.state.cache import NO_CACHE
+from holdfast.state.refs import children, digest_of, digest_text, expand_each, unpack_refs
 
 
 def exact(value: Any) -> Any:
@@ -74,7 +75,8 @@ class Chunks:
 
     def leaves(self, encoded: EncodedState) -> list[int]:
         """Return the lengths of the leaves of all sequences."""
-        return [ref.length for ref in expand(unpack_refs(encoded.refs), self.read)]
+        (leaves,) = expand_each([unpack_refs(encoded.refs)], self.read, NO_CACHE)
+        return [ref.length for ref in leaves]
 
 
 def save(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from holdfast.errors import DigestMismatch, IntegrityError, StateCorrupt, StateTooLarge
 from holdfast.model import Payload
 from holdfast.state import StateEncoder, decode_state
+from holdfast.state.cache import NO_CACHE
 from holdfast.state.codec import load_document
 from holdfast.state.refs import (
     RECORD_BYTES,
@@ -23,7 +24,7 @@ from holdfast.state.refs import (
     children,
     digest_of,
     digests_in,
-    expand,
+    expand_each,
     pack_refs,
     unpack_refs,
 )
@@ -335,7 +336,7 @@ def _index(below: list[Ref]) -> tuple[Ref, bytes]:
 )
 def test_an_index_that_lies_is_refused(lie: Callable[[Ref], Ref]) -> None:
     index, data = _index([LEAF, LEAF])
-    assert expand([index], lambda digests: {index.digest: data}) == [LEAF, LEAF]
+    assert expand_each([[index]], lambda digests: {index.digest: data}, NO_CACHE) == [[LEAF, LEAF]]
     lied = lie(index)
     with pytest.raises(StateCorrupt):
         _decode(_sealed(_document(), pack_refs([lied])), {**CHUNKS, index.digest: data})

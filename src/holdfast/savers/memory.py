@@ -3,7 +3,8 @@
 It is the one saver without a store beneath it: a put and a get together take some ten microseconds,
 where a store's records and checks alone take longer. A small state is kept as its exact JSON text. A
 large one is kept as a manifest and chunks, as everywhere, so a thread that grows does not cost its
-whole history at every step.
+whole history at every step. Which of the two it will be is guessed from the thread's last state: only
+when that was small is a large one serialised in vain.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
         """
         kept = _Document.of(dict(metadata) if metadata else {}, "metadata")
         saved = CheckpointConfig(config.thread_id, new_id(), config.namespace)
-        if type(checkpoint) is dict:
+        if type(checkpoint) is dict and not self._was_large(saved):
             small = _Document.of(checkpoint, "$")
             if len(small.text) <= _LARGE:
                 with self._lock:
@@ -138,6 +139,13 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
                 size = encoded.size_bytes
                 self._add(saved, config.checkpoint_id, content, size, kept, new.values())
         return saved
+
+    def _was_large(self, config: CheckpointConfig) -> bool:
+        with self._lock:
+            line = self._threads.get(config.thread_id, {}).get(config.namespace)
+            if line is None or not line.entries:
+                return False
+            return next(reversed(line.entries.values())).size_bytes > _LARGE
 
     def _add(
         self,

@@ -157,10 +157,6 @@ class StateEncoder:
             }
         )
 
-    def forget(self) -> None:
-        """Encode the next state in full."""
-        self._memory = _Memory()
-
 
 class _TooManySequences(Exception):
     """The state falls into more large values than a manifest should list."""

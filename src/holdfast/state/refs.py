@@ -118,15 +118,10 @@ def read_verified(
     return verified
 
 
-def expand(refs: Iterable[Ref], read_chunks: ReadChunks) -> list[Ref]:
-    """Replace every index by what is below it: one read a level, however many there are."""
-    return expand_each([list(refs)], read_chunks, ChunkCache(0))[0]
-
-
 def expand_each(
     runs: list[list[Ref]], read_chunks: ReadChunks, cache: ChunkCache
 ) -> list[list[Ref]]:
-    """Expand several runs of references with the same few reads."""
+    """Replace every index in several runs by what is below it: one read a level for all of them."""
     # A handful of index chunks that name each other could ask for any amount of memory; a sequence
     # that was cut as ours are stays far below this.
     most = [_FEW_LEAVES + sum(ref.length for ref in run) // _TINY_LEAF for run in runs]
