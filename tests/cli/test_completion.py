@@ -14,6 +14,16 @@ def test_another_shell_is_refused(cli: CommandLine) -> None:
     assert cli("completion", "tcsh").code == 2
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_without_a_shell_the_choices_are_named_in_one_line(
+    cli: CommandLine, options: tuple[str, ...]
+) -> None:
+    answer = cli("completion", *options)
+    assert answer.code == 2
+    assert "Choose from: bash, zsh, fish" in answer.err
+    assert "\\" not in answer.err
+
+
 def test_the_script_is_answered_with_commands_and_options(cli: CommandLine) -> None:
     def complete(words: str, at: int) -> bytes:
         return run_process(

@@ -87,7 +87,11 @@ class Group(click.Group):
                 arguments, prog_name or "holdfast", complete_var, standalone_mode=False, **extra
             )
         except click.ClickException as error:
-            _report(as_json, "usage", error.format_message(), error)
+            message = error.format_message()
+            if isinstance(error, click.MissingParameter):
+                # The choices come as a list over several lines, and a message is one.
+                message = " ".join(message.split())
+            _report(as_json, "usage", message, error)
             code = error.exit_code
         except HoldfastError as error:
             _report(as_json, error.code, str(error))
