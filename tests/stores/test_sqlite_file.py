@@ -34,6 +34,7 @@ from holdfast.stores import open_store
 from holdfast.stores.compression import MAX_CHUNK_BYTES, pack, unpack
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite_errors import ERRORS, translated
+from holdfast.stores.sqlite_file import IDLE_CONNECTIONS
 from holdfast.testing.drafts import checkpoint, index_of, session, stored, write
 
 if sys.version_info >= (3, 14):
@@ -501,3 +502,70 @@ def test_opening_does_not_import_what_it_does_not_need() -> None:
         "assert not {'asyncio', 'psycopg', 'pytest'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_an_empty_file_becomes_its_owners_only(path: Path) -> None:
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    with pytest.raises(SchemaMissing):
+        SqliteStore(path, ensure_schema=False)
+    assert mode(path) == 0o644
+    with SqliteStore(path):
+        assert {mode(found) for found in path.parent.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("room", [0, 1_000, 5_000, 20_000, 60_000])
+def test_no_room_for_a_new_file_leaves_none(path: Path, room: int) -> None:
+    def work() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+        with pytest.raises(StoreFull, match="free some space"):
+            SqliteStore(path)
+        assert list(path.parent.iterdir()) == []
+
+    in_child(work)
+    with SqliteStore(path) as store:
+        assert store.list_sessions() == []
+
+
+def test_no_room_leaves_a_file_that_was_there(path: Path) -> None:
+    path.touch()
+
+    def work() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+        with pytest.raises(StoreFull):
+            SqliteStore(path)
+
+    in_child(work)
+    assert path.exists()
+    SqliteStore(path).close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files cannot be counted")
+def test_connections_of_many_threads_do_not_stay_open(store: SqliteStore, path: Path) -> None:
+    together = threading.Barrier(64)
+
+    def read() -> None:
+        def meet(connection: apsw.Connection) -> None:
+            connection.pragma("application_id")
+            together.wait()
+
+        store._file.read(meet)
+
+    threads = [threading.Thread(target=read) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Not the database itself: SQLite keeps its descriptors, which carry locks, for later use.
+    links = (os.readlink(found) for found in Path("/proc/self/fd").iterdir() if found.is_symlink())
+    assert 1 <= sum(link == f"{path}-wal" for link in links) <= IDLE_CONNECTIONS
+    owner = session()
+    store.put(checkpoint(owner.id, "after", session=owner))
+    assert stored(store, owner.id) == ["after"]
+
+
+def test_a_commit_reaches_the_platter(store: SqliteStore) -> None:
+    names = ("synchronous", "fullfsync", "checkpoint_fullfsync")
+    assert store._file.read(lambda used: [used.pragma(name) for name in names]) == [2, 1, 1]

@@ -13,6 +13,7 @@ And a file that was deleted can still be written to, so a writer looks whether i
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 import weakref
@@ -23,7 +24,7 @@ from typing import Final, TypeVar
 
 import apsw
 
-from holdfast.errors import NotADatabase, StoreBusy, StoreClosed, StoreUnavailable
+from holdfast.errors import NotADatabase, StoreBusy, StoreClosed, StoreFull, StoreUnavailable
 from holdfast.sql import queries
 from holdfast.stores.sqlite_errors import ADVICE, translated
 
@@ -36,6 +37,8 @@ LOG_BYTES: Final = 16 << 20
 # Room for the rows of ten thousand checkpoints; the default of 2 MiB reads them anew each time.
 CACHE_KIBIBYTES: Final = 16 << 10
 FORK_PATIENCE: Final = 5.0
+# Each costs descriptors and a cache; more threads than this rarely read at the same moment.
+IDLE_CONNECTIONS: Final = 8
 SMALLEST_PAGE: Final = 512
 
 SQL: Final = queries("sqlite")
@@ -184,21 +187,59 @@ class DatabaseFile:
 
     def _give_back(self, connection: apsw.Connection) -> None:
         with self._pool:
-            self._borrowed -= 1
-            if self._closed:
-                connection.close()
-            else:
+            if not self._closed and len(self._idle) < IDLE_CONNECTIONS:
                 self._idle.append(connection)
-            if self._paused:
-                self._pool.notify_all()
+                self._returned()
+                return
+        # Outside the lock, since closing may fold the log into the file; still counted as borrowed,
+        # since a fork must not come in between.
+        try:
+            with suppress(apsw.Error):
+                connection.close()
+        finally:
+            with self._pool:
+                self._returned()
+
+    def _returned(self) -> None:
+        self._borrowed -= 1
+        if self._paused:
+            self._pool.notify_all()
 
     def open(self, first: Callable[[apsw.Connection], None]) -> None:
         """Create or open the file and let ``first`` look at it; then let others use it."""
+        created = False
         try:
-            self._create()
+            created = self._create()
             self._patiently(lambda: self._open(first))
+        except StoreFull:
+            if created:
+                self._take_back()
+            raise
         except (apsw.Error, OSError) as error:
             raise translated(error, self.path, self.url) from error
+
+    def _take_back(self) -> None:
+        """Remove a file that was made here and for which there was no room to become a database."""
+        with suppress(apsw.Error, OSError):
+            if self.path.stat().st_size:
+                # Somebody else may have had more luck. Alone with the file, which also needs no room
+                # for shared memory, one can tell.
+                connection = self.connect()
+                try:
+                    connection.set_busy_timeout(0)
+                    connection.pragma("locking_mode", "EXCLUSIVE")
+                    connection.execute(SQL["sqlite.begin"])
+                    if connection.pragma("application_id") != APPLICATION_ID:
+                        self._unlink()
+                finally:
+                    connection.close()
+            else:
+                self._unlink()
+
+    def _unlink(self) -> None:
+        for ending in ("", "-journal", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{self.path}{ending}")
 
     def _open(self, first: Callable[[apsw.Connection], None]) -> None:
         connection = self.connect()
@@ -208,15 +249,21 @@ class DatabaseFile:
             refuse_foreign(connection, self.url)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             first(connection)
-        except BaseException:
+        except BaseException as error:
+            system_errno = connection.system_errno
             connection.close()
+            if isinstance(error, apsw.Error) and not isinstance(error, apsw.BusyError):
+                raise translated(error, self.path, self.url, system_errno) from error
             raise
         found = os.stat(self.path)
         self._inode = (found.st_dev, found.st_ino)
         self._idle.append(connection)
 
-    def _create(self) -> None:
-        """Make the file, empty and for its owner only, with its directories on the disk."""
+    def _create(self) -> bool:
+        """Make the file, empty and for its owner only, with its directories on the disk.
+
+        Tells whether it was made.
+        """
         made = []
         parent = self.path.parent
         while not parent.exists():
@@ -224,12 +271,23 @@ class DatabaseFile:
             parent = parent.parent
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in made:
-            _sync_directory(directory.parent)
-        with _opening, suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        if 0 < self.path.stat().st_size < SMALLEST_PAGE and not self.path.is_dir():
+            sync_directory(directory.parent)
+        with _opening:
+            try:
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                return True
+            except FileExistsError:
+                pass
+        found = self.path.stat()
+        if 0 < found.st_size < SMALLEST_PAGE and not stat.S_ISDIR(found.st_mode):
             # SQLite would take it for an empty database and write over it.
             raise NotADatabase(f"{self.url}: the file is too short. {ADVICE[NotADatabase]}")
+        return False
+
+    def make_private(self) -> None:
+        """Take away what others may do with the file; for one that is about to be initialised."""
+        with suppress(PermissionError):
+            os.chmod(self.path, 0o600)
 
     def connect(self) -> apsw.Connection:
         """Open a connection that nothing has been configured on yet but its patience."""
@@ -304,11 +362,15 @@ def prepare(connection: apsw.Connection) -> None:
     # Otherwise SQLite looks at the values of parameters and plans many statements at every use.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("synchronous", "FULL")
+    # On macOS a plain fsync ends in the drive's own cache; elsewhere these change nothing.
+    connection.pragma("fullfsync", True)
+    connection.pragma("checkpoint_fullfsync", True)
     connection.pragma("journal_size_limit", LOG_BYTES)
     connection.pragma("cache_size", -CACHE_KIBIBYTES)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Put the names in a directory on the disk."""
     # Not every system can open a directory; there the file system keeps its own order.
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)

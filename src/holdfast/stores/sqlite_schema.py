@@ -16,7 +16,7 @@ from holdfast.errors import NotADatabase, SchemaMissing
 from holdfast.model import utc_now
 from holdfast.sql import migrations
 from holdfast.stores.migrate import pending, require_current
-from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, prepare
+from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, prepare, sync_directory
 from holdfast.stores.sqlite_rows import Row, stamp
 
 
@@ -36,6 +36,8 @@ def ensure_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
     """Bring the file to the present schema, whatever other processes are doing to it."""
     fresh = connection.pragma("application_id") != APPLICATION_ID
     if fresh:
+        # Somebody else may have made the file; what is written into it is for its owner.
+        file.make_private()
         # A property of the file that can be chosen only before its first page.
         connection.pragma("auto_vacuum", "INCREMENTAL")
     else:
@@ -97,7 +99,11 @@ def back_up(file: DatabaseFile, target: Path) -> None:
     finally:
         copy.close()
         source.close()
+    # The copy is what a failed migration is undone with: it must outlast a power cut.
+    with partial.open("rb+") as written:
+        os.fsync(written.fileno())
     os.replace(partial, target)
+    sync_directory(target.parent)
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:
