@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
@@ -188,3 +189,26 @@ def test_a_path_subclass_that_says_the_same_is_stored_as_a_path() -> None:
         pass
 
     assert exact(round_trip({"p": Here("a/b")})) == exact({"p": Path("a/b")})
+
+
+class FixedZone(dt.tzinfo):
+    """A zone of one offset, as many libraries have of their own."""
+
+    def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(hours=2)
+
+    def dst(self, moment: dt.datetime | None) -> None:
+        return None
+
+    def tzname(self, moment: dt.datetime | None) -> str:
+        return "somewhere"
+
+
+def test_another_librarys_fixed_offset_becomes_a_timezone() -> None:
+    parsed = pydantic.TypeAdapter(dt.datetime).validate_python("2024-07-01T12:00:00+02:00")
+    noon = dt.datetime(2024, 7, 1, 12, tzinfo=FixedZone())
+    two = dt.timezone(dt.timedelta(hours=2))
+    back = round_trip({"noon": noon, "parsed": parsed, "time": dt.time(12, tzinfo=FixedZone())})
+    assert back["noon"] == noon
+    assert exact(back["noon"]) == exact(back["parsed"]) == exact(noon.replace(tzinfo=two))
+    assert exact(back["time"]) == exact(dt.time(12, tzinfo=two))

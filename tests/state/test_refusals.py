@@ -49,6 +49,20 @@ class Zone(dt.tzinfo):
         return None
 
 
+class Summer(Zone):
+    """A zone with a summer time, as pytz and dateutil make them."""
+
+    def utcoffset(self, moment: dt.datetime | None) -> Any:
+        return None if moment is None else dt.timedelta(hours=2 if 4 <= moment.month <= 9 else 1)
+
+
+class Rude(Zone):
+    """A zone whose author did not think of times without a date."""
+
+    def utcoffset(self, moment: dt.datetime | None) -> Any:
+        return dt.timedelta(hours=moment.month)  # type: ignore[union-attr]
+
+
 def _unset() -> Unset:
     return Unset.__new__(Unset)
 
@@ -77,6 +91,10 @@ UNSERIALISABLE: list[Any] = [
     Broken(x=1),
     _unset(),
     dt.time(1, tzinfo=Zone()),
+    dt.time(1, tzinfo=Rude()),
+    dt.datetime(2024, 7, 1, tzinfo=Zone()),
+    dt.datetime(2024, 7, 1, tzinfo=Summer()),
+    dt.datetime(2024, 7, 1, tzinfo=Rude()),
 ]
 
 

@@ -262,11 +262,13 @@ def _scalar(value: object) -> dict[str, Any]:
         case bytes():
             return {MARK: "bytes", "v": b64encode(value).decode()}
         case datetime():
-            return {MARK: "datetime", "v": value.isoformat(), **_zone_and_fold(value)}
+            more = _zone_and_fold(value)
+            return {MARK: "datetime", "v": value.isoformat(), **more}
         case date():
             return {MARK: "date", "v": value.isoformat()}
         case time():
-            return {MARK: "time", "v": value.isoformat(), **_zone_and_fold(value)}
+            more = _zone_and_fold(value)
+            return {MARK: "time", "v": value.isoformat(), **more}
         case timedelta():
             return {MARK: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
         case UUID():
@@ -293,9 +295,20 @@ def _zone_and_fold(value: datetime | time) -> dict[str, Any]:
 
         if isinstance(value.tzinfo, ZoneInfo) and value.tzinfo.key:
             more["zone"] = value.tzinfo.key
-        elif value.utcoffset() is None:
-            raise _Refusal(f"a time zone of type {type(value.tzinfo).__name__} has no stored form")
+        elif not _has_fixed_offset(value):
+            # Its offset at this moment would come back, and with it other sums and differences.
+            kind = type(value.tzinfo).__name__
+            raise _Refusal(f"a time zone of type {kind} has no stored form; ZoneInfo has one")
     return more
+
+
+def _has_fixed_offset(value: datetime | time) -> bool:
+    """Tell whether the zone has the same offset always: such a zone knows it without a date."""
+    try:
+        offset = value.tzinfo.utcoffset(None) if value.tzinfo is not None else None
+        return offset is not None and offset == value.utcoffset()
+    except Exception:
+        return False
 
 
 def _path_kind(value: PurePath) -> str:
