@@ -369,8 +369,7 @@ class Session:
 
     def update_metadata(self, changes: Mapping[str, Any]) -> None:
         """Merge ``changes`` into the session's metadata."""
-        merged = {**self.metadata, **changes}
-        self._record = self._store.update_session(self.id, metadata=merged)
+        self._record = self._store.update_session(self.id, merge_metadata=changes)
 
     # Logs ------------------------------------------------------------------------------------
 
