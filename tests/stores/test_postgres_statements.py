@@ -276,3 +276,41 @@ def test_a_bad_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(InvalidUrl) as raised:
         parse_url(url)
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:me:SECRET@host/x",
+        "postgresql:/me:SECRET@host/x",
+        "postgresql://me:SEC@RET@host/x",
+        "postgresql://me:SEC/RET@host/x",
+        "postgresql://me:SEC%/RET@host/x",
+        "postgresql://host:SECRET/x",
+        "postgresql://host:70000/x?password=SECRET",
+        "postgresql://me:SECRET@host/x?port=none",
+        "mysql://me:SECRET@host/x",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidUrl) as raised:
+        parse_url(url)
+    assert "SEC" not in str(raised.value)
+    assert "RET" not in str(raised.value)
+    assert "server is back" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:SE?CRET@host/x", "postgresql://me@host/x"),
+        ("postgresql://me:SE:&CRET=@host:5/x?tenant=a", "postgresql://me@host:5/x?tenant=a"),
+        ("postgresql://me:CRET@a:1,b:2/x", "postgresql://me@a:1,b:2/x"),
+        ("postgresql://host/x?user=me&password=CRET", "postgresql://host/x?user=me"),
+        ("postgresql://host/x?pass%77ord=CRET", "postgresql://host/x"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    target = parse_url(url)
+    assert target.shown == shown
+    assert "CRET" in target.conninfo

@@ -58,6 +58,12 @@ def check_integer(value: object, what: str) -> None:
         raise InvalidIdentifier(f"{what} must be an integer of 64 bits: {value!r}")
 
 
+def check_flag(value: object, what: str) -> None:
+    """Refuse what is neither true nor false: every database would read it in its own way."""
+    if type(value) is not bool:
+        raise InvalidIdentifier(f"{what} must be True or False: {value!r}")
+
+
 def check_agent(draft: NewAgent) -> NewAgent:
     """Return the draft with canonical ids, or raise."""
     agent_id = check_uuid(draft.id, "agent id")
@@ -109,6 +115,10 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
             check_free_text(value, what)
     check_integer(draft.version, "version")
     check_integer(draft.size_bytes, "size")
+    check_flag(draft.pinned, "pinned")
+    check_flag(draft.resumable, "resumable")
+    check_flag(draft.git_uncommitted, "git_uncommitted")
+    check_flag(draft.replace, "overwrite")
     _check_content(draft)
     if draft.trim.keep is not None and draft.trim.keep < 0:
         raise InvalidFilter(f"a cap cannot be negative: {draft.trim.keep}")
@@ -125,6 +135,7 @@ def check_write(draft: NewWrite) -> None:
     check_text(draft.task_path, "task path", FREE_TEXT_BYTES, empty=True)
     check_text(draft.channel, "channel", FREE_TEXT_BYTES, empty=True)
     check_integer(draft.index, "index of a write")
+    check_flag(draft.replace, "replace")
     _check_content(draft)
 
 

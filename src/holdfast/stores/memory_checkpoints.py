@@ -243,7 +243,7 @@ def _standing(
                 raise CheckpointExists(
                     f"session {draft.session_id!r} has a checkpoint with the {column} "
                     f"{getattr(draft, column)!r} already. Nothing was stored: choose another, "
-                    f"or replace it"
+                    f"or replace it with overwrite=True (on the command line: --overwrite)"
                 )
             seq = found.record.seq if column == "external_id" else seq
         if found not in replaced:

@@ -31,8 +31,8 @@ def pending(
         if known[version].checksum != checksum:
             raise MigrationChanged(
                 f"migration {known[version].name} was applied to {url} with other text than this "
-                f"Holdfast has. Nothing was changed. Install the version that created the database, "
-                f"or export it there and import it into a new one"
+                f"Holdfast has. Nothing was changed. Use the version that created the database, or "
+                f"start with a new one"
             )
     return [migration for migration in available if migration.version not in applied]
 

@@ -62,11 +62,20 @@ class Target:
 
 
 def parse_url(url: str) -> Target:
-    """Take ``schema`` and ``tenant`` out of a URL; the rest is libpq's. Raises `InvalidUrl`."""
+    """Take ``schema`` and ``tenant`` out of a URL; the rest is libpq's. Raises `InvalidUrl`.
+
+    What cannot be understood is not repeated in the message: anything in it may be the password.
+    """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("postgresql", "postgres"):
-        raise InvalidUrl(f"not a PostgreSQL URL: {_without_password(url)}")
-    place, _, query = rest.partition("?")
+        raise InvalidUrl("not a PostgreSQL URL: it must begin with postgresql://")
+    # As libpq reads it: the user ends at the first @, if that comes before any slash.
+    user, at, place = rest.partition("@")
+    if not at or "/" in user:
+        user, at, place = "", "", rest
+    place, _, query = place.partition("?")
+    if "@" in place:
+        raise InvalidUrl("a user or password with @ or / in it must have them as %40 and %2F")
     ours: dict[str, str] = {}
     theirs, public = [], []
     for item in filter(None, query.split("&")):
@@ -75,29 +84,27 @@ def parse_url(url: str) -> Target:
             ours[name] = unquote(value)
             continue
         theirs.append(item)
-        if unquote(name) not in _SECRET:
+        if unquote(name) not in _SECRET and "@" not in item:
             public.append(item)
     tail = f"?{'&'.join(theirs)}" if theirs else ""
-    shown = [*public, *(f"{name}={value}" for name, value in ours.items())]
+    public += [f"{name}={value}" for name, value in ours.items()]
+    name = user.partition(":")[0]
     target = Target(
-        conninfo=f"postgresql://{place}{tail}",
+        conninfo=f"postgresql://{user}{at}{place}{tail}",
         schema=ours.get("schema"),
         tenant=ours.get("tenant"),
-        shown=_without_password(f"postgresql://{place}") + (f"?{'&'.join(shown)}" if shown else ""),
+        shown=f"postgresql://{name}{at}{place}" + (f"?{'&'.join(public)}" if public else ""),
     )
     try:
-        conninfo_to_dict(target.conninfo)
+        said = conninfo_to_dict(target.conninfo)
     except psycopg.ProgrammingError:
         # The driver's message repeats the URL, password and all.
-        raise InvalidUrl(f"libpq does not understand this URL: {target.shown}") from None
+        raise InvalidUrl("libpq does not understand this PostgreSQL URL") from None
+    for port in str(said.get("port") or "").split(","):
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            # What stands where a port should be may be a password without its user.
+            raise InvalidUrl("the port of a PostgreSQL URL must be a number from 1 to 65535")
     return target
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    authority, slash, tail = rest.partition("/")
-    user, at, host = authority.rpartition("@")
-    return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}{slash}{tail}"
 
 
 class Link:

@@ -79,6 +79,7 @@ _REFUSED: Final = re.compile(
     r'role "[^"]*" does not exist|role "[^"]*" is not permitted|certificate|SCRAM|GSSAPI',
     re.IGNORECASE,
 )
+_NO_DATABASE: Final = re.compile(r'database "[^"]*" does not exist', re.IGNORECASE)
 _TOO_MANY: Final = re.compile(r"too many (clients|connections)|remaining connection slots")
 _ADVICE: Final[dict[type[HoldfastError], str]] = {
     StoreUnavailable: "What was acknowledged is stored; try again when the server is back.",
@@ -99,6 +100,8 @@ def translate(error: Exception, url: str) -> HoldfastError:
     if kind.code in _OWN_WORDS:
         return kind(said)
     advice = _ADVICE.get(kind, "Nothing was written.")
+    if kind is StoreUnavailable and _NO_DATABASE.search(said):
+        advice = "Nothing was written; create the database, or correct its name in the URL."
     return kind(f"{url}: {said}. {advice}")
 
 

@@ -145,7 +145,7 @@ class SqliteCheckpoints(SqliteSessions):
                     raise CheckpointExists(
                         f"session {draft.session_id!r} has a checkpoint with the {column} "
                         f"{getattr(draft, column)!r} already. Nothing was stored: choose another, "
-                        f"or replace it"
+                        f"or replace it with overwrite=True (on the command line: --overwrite)"
                     )
                 seq = its_seq if column == "external_id" else seq
             replaced[id_] = None

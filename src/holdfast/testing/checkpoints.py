@@ -179,7 +179,7 @@ class CheckpointContract(Contract):
         owner = store.create_session(session())
         old = store.put(checkpoint(owner.id, "taken", contents=[b"old"])).record
         new = checkpoint(owner.id, "taken", contents=[b"new content"])
-        with pytest.raises(CheckpointExists):
+        with pytest.raises(CheckpointExists, match="overwrite=True"):
             store.put(new)
         assert store.list_checkpoints(CheckpointQuery(session_id=owner.id)) == [old]
         assert store.read_payload(new.id) is None
@@ -276,6 +276,11 @@ class CheckpointContract(Contract):
             {"refs": b"not whole"},
             {"version": "1"},
             {"description": "nul\0"},
+            {"pinned": "yes"},
+            {"pinned": 1},
+            {"resumable": None},
+            {"git_uncommitted": "no"},
+            {"replace": "x"},
         ],
     )
     def test_an_impossible_draft_is_refused_before_anything_is_written(
