@@ -138,8 +138,12 @@ def test_caches_start_empty_in_a_child() -> None:
     assert cache.get(b"digest") == b"data"
 
 
-def test_children_save_while_another_thread_of_the_parent_saves(tmp_path: Path) -> None:
-    with SessionManager.open(tmp_path / "x.db", workspace=False) as manager:
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_children_save_while_another_thread_of_the_parent_saves(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = tmp_path / "x.db" if backend == "sqlite" else request.getfixturevalue("postgres_url")
+    with SessionManager.open(url, workspace=False) as manager:
         session = manager.create_session("agent")
         saver = MemoryCheckpointSaver()
         stop = threading.Event()

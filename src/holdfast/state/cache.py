@@ -1,7 +1,8 @@
-"""Chunks that this process has read and verified already.
+"""Content that this process has read and verified already.
 
-A chunk never changes under its digest, so what was verified once needs neither reading nor unpacking
-nor hashing again. The least recently used are forgotten first.
+A chunk never changes under its digest, nor does what a run of references stands for, so what was
+verified once needs neither reading nor unpacking nor hashing again. The least recently used is forgotten
+first.
 """
 
 from __future__ import annotations

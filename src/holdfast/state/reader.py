@@ -16,7 +16,14 @@ from holdfast.model import Payload
 from holdfast.state.cache import NO_CACHE, ChunkCache
 from holdfast.state.codec import load_json
 from holdfast.state.document import read_manifest
-from holdfast.state.refs import ReadChunks, Ref, digest_text, expand_each, read_verified
+from holdfast.state.refs import (
+    ReadChunks,
+    Ref,
+    digest_text,
+    expand_each,
+    pack_refs,
+    read_verified,
+)
 from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 
 MAX_STATE_BYTES: Final = 1 << 30
@@ -55,6 +62,7 @@ def large_values(
     Only the outline is read: index chunks, and texts that hold placeholders.
     """
     reading = _Reading(payload, read_chunks, cache, MAX_STATE_BYTES)
+    reading.expand()
     pending: list[tuple[tuple[str, ...], Any]] = [
         (("state",), reading.manifest.state),
         (("context",), reading.manifest.context),
@@ -65,10 +73,10 @@ def large_values(
             continue
         if value.get(MARK) == "ref":
             number = reading.sequence(value.get("v"))
-            kind, leaves = reading.kinds[number], reading.leaves[number]
-            yield keys, kind, leaves
+            kind = reading.kinds[number]
+            yield keys, kind, reading.leaves[number]
             if kind == "json+":
-                pending.append((keys, load_json(reading.content(leaves), "a stored value")))
+                pending.append((keys, load_json(reading.content(number), "a stored value")))
         elif MARK not in value:
             pending.extend(((*keys, key), item) for key, item in value.items())
 
@@ -90,13 +98,26 @@ class _Reading:
         self.cache = cache
         self.read_chunks = read_chunks
         self.kinds = [kind for kind, _ in sequences]
-        self.leaves = expand_each([refs for _, refs in sequences], read_chunks, cache)
+        self.names = [kind.encode() + pack_refs(refs) for kind, refs in sequences]
+        self.whole: list[bytes | None] = [None] * len(sequences)
+        self.leaves: list[list[Ref]] = []
         self.chunks: dict[bytes, bytes] = {}
         self.needed: dict[bytes, int] = {}  # by how many leaves that are still to be read
         self.used: set[int] = set()
 
+    def expand(self) -> None:
+        """Find the leaves of all sequences whose whole content is not known."""
+        runs = [
+            refs if content is None else []
+            for (_, refs), content in zip(self.manifest.sequences, self.whole, strict=True)
+        ]
+        self.leaves = expand_each(runs, self.read_chunks, self.cache)
+
     def decode(self) -> DecodedState:
-        if self.leaves:
+        # Whole contents are kept beside their chunks: the same state is often read again.
+        self.whole = [self.cache.get(name) for name in self.names]
+        self.expand()
+        if any(self.leaves):
             # One read for all content, however many sequences there are.
             leaves = [ref for leaves in self.leaves for ref in leaves]
             self.needed = Counter(ref.digest for ref in leaves)
@@ -116,7 +137,17 @@ class _Reading:
         self.used.add(number)
         return number
 
-    def content(self, leaves: list[Ref], ending: bytes = b"") -> bytes:
+    def content(self, number: int) -> bytes:
+        """Return the content of a sequence; that of a list with its closing bracket."""
+        content = self.whole[number]
+        if content is None:
+            content = self.joined(
+                self.leaves[number], b"]" if self.kinds[number][:4] == "list" else b""
+            )
+            self.cache.add(self.names[number], content)
+        return content
+
+    def joined(self, leaves: list[Ref], ending: bytes) -> bytes:
         if missing := [ref for ref in leaves if ref.digest not in self.chunks]:
             self.chunks |= read_verified(missing, self.read_chunks, self.cache)
         parts = []
@@ -143,28 +174,29 @@ class _Reading:
             if value[MARK] != "ref":
                 return untagged(value, room)
             number = self.sequence(value.get("v"))
-            return self.value(self.kinds[number], self.leaves[number], room)
+            return self.value(number, room)
         plain = {}
         for key, item in value.items():
             kind = type(item)
             plain[key] = self.resolve(item, room - 1) if kind is dict or kind is list else item
         return plain
 
-    def value(self, kind: str, leaves: list[Ref], room: int) -> Any:
+    def value(self, number: int, room: int) -> Any:
+        kind = self.kinds[number]
         if kind == "bytes":
-            return self.content(leaves)
+            return self.content(number)
         if kind == "str":
             try:
-                return self.content(leaves).decode()
+                return self.content(number).decode()
             except UnicodeDecodeError:
                 raise StateCorrupt("a stored text is not UTF-8") from None
         if kind in ("list", "list+"):
-            items = load_json(self.content(leaves, b"]"), "a stored list")
+            items = load_json(self.content(number), "a stored list")
             return untagged(items, room) if kind == "list+" else items
         if kind == "json":
-            return load_json(self.content(leaves), "a stored value")
+            return load_json(self.content(number), "a stored value")
         if kind == "json+":
-            document = load_json(self.content(leaves), "a stored value")
+            document = load_json(self.content(number), "a stored value")
             if type(document) is dict and document.get(MARK) == "ref":
                 raise StateCorrupt("a stored value is nothing but a reference to another")
             return self.resolve(document, room)

@@ -70,6 +70,8 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
 
 def _without_our_options(url: str) -> tuple[str, dict[str, list[str]]]:
     """Return a PostgreSQL URL without ``schema`` and ``tenant``, and all of its options."""
-    before, mark, query = url.partition("?")
+    before, mark, query = url.rpartition("?")
+    if not mark:
+        return url, {}
     kept = [part for part in query.split("&") if part.partition("=")[0] not in ("schema", "tenant")]
     return before + (mark + "&".join(kept) if any(kept) else ""), parse_qs(query)
