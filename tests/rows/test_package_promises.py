@@ -179,10 +179,6 @@ def test_no_sql_is_written_around_a_value() -> None:
 
 
 @pytest.mark.row("S2-22")
-@pytest.mark.xfail(
-    reason="two findings of low severity in stores/postgres_connection.py and postgres_statements.py",
-    strict=False,
-)
 def test_the_security_scan_is_clean() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bandit", "-q", "-r", "src", "-c", "pyproject.toml"],

@@ -8,11 +8,11 @@ is repeated once, but only when its caller says that doing it twice is the same 
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
 
@@ -47,6 +47,7 @@ POOL_SIZE: Final = 10
 WAIT_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10
 _PROBE_SECONDS: Final = 1.0
+_CHANCE: Final = SystemRandom()
 _ATTEMPTS: Final = 5
 _SECRET: Final = frozenset({"password", "sslpassword", "oauth_client_secret"})
 
@@ -160,7 +161,8 @@ class Link:
                 elif error.sqlstate not in RETRYABLE or attempt == _ATTEMPTS:
                     raise translate(error, self.shown) from error
                 else:
-                    time.sleep(random.uniform(0, 0.02 * 2**attempt))
+                    # At random, or two that stood in each other's way would do so again.
+                    time.sleep(_CHANCE.uniform(0, 0.02 * 2**attempt))
         raise AssertionError("unreachable")  # pragma: no cover
 
     @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from holdfast.errors import InvalidIdentifier
+from holdfast.errors import InvalidIdentifier, StateCorrupt
 from holdfast.ids import check_external_id, check_namespace, is_uuid
 from holdfast.model import (
     AgentRecord,
@@ -421,7 +421,8 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 def _known(moment: datetime | None) -> datetime:
-    assert moment is not None
+    if moment is None:
+        raise StateCorrupt("a column that is never empty is empty")
     return moment
 
 
