@@ -455,9 +455,9 @@ class AsyncSessionManager:
         )
         return AsyncSession(session, self._threads)
 
-    async def latest_unfinished_session(self) -> SessionRecord:
+    async def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
         """See `SessionManager.latest_unfinished_session`."""
-        return await self._run(self._manager.latest_unfinished_session)
+        return await self._run(self._manager.latest_unfinished_session, agent_type=agent_type)
 
     async def list_sessions(
         self,

@@ -244,15 +244,15 @@ class SessionManager:
         )
         return session.refresh()
 
-    def latest_unfinished_session(self) -> SessionRecord:
+    def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
         """Return the most recently created session that is not completed.
 
-        Raises `NothingToResume` when there is none.
+        Raises `NothingToResume` when there is none, or none of that kind of agent.
         """
-        for record in self._store.list_sessions():
+        for record in self._store.list_sessions(SessionQuery(agent_type=agent_type)):
             if record.status != "completed":
                 return record
-        raise NothingToResume("there is no session to resume; create one first")
+        raise NothingToResume("there is no unfinished session; create one first")
 
     def list_sessions(
         self,

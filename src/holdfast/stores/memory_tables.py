@@ -6,7 +6,6 @@ it out as records.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -18,6 +17,7 @@ import orjson
 
 from holdfast.errors import StoreClosed
 from holdfast.ids import check_tenant
+from holdfast.locks import RLock
 from holdfast.model import (
     AgentRecord,
     CheckpointRecord,
@@ -88,7 +88,7 @@ class MemoryTables(Store):
         self.tenant = check_tenant(tenant)
         self.url = "memory:"
         self._now = now
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._closed = False
         self._agents: dict[str, Agent] = {}
         self._sessions: dict[str, Session] = {}
@@ -97,7 +97,7 @@ class MemoryTables(Store):
         self._seq = 0
         self._log_id = 0
 
-    def _open(self) -> threading.RLock:
+    def _open(self) -> RLock:
         if self._closed:
             raise StoreClosed("this memory store was closed")
         return self._lock

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from holdfast.model import AgentRecord, CheckpointRecord, LogRecord, SessionRecord
 from holdfast.state.codec import load_document
@@ -58,10 +59,19 @@ def checkpoint(row: Row) -> CheckpointRecord:
     values[23] = datetime.fromisoformat(row[23])
     if row[24] is not None:
         values[24] = datetime.fromisoformat(row[24])
-    return CheckpointRecord(*values)
+    # A frozen dataclass sets its fields by name, one slow call each; their slots are set at once.
+    record = object.__new__(CheckpointRecord)
+    for set_slot, value in zip(_CHECKPOINT_SLOTS, values, strict=True):
+        set_slot(record, value)
+    return record
 
 
 def log(row: Row) -> LogRecord:
     """Read a row of ``session_logs``."""
     values: Row = (*row[:4], _document(row[4]), _moment(row[5]))
     return LogRecord(*values)
+
+
+_CHECKPOINT_SLOTS: Final = tuple(
+    vars(CheckpointRecord)[one.name].__set__ for one in fields(CheckpointRecord)
+)

@@ -12,7 +12,7 @@ from holdfast.cli.options import Common, common_options, session_option
 from holdfast.cli.output import answer, columns, one_line, print_line, size
 from holdfast.cli.quantities import pairs
 from holdfast.errors import CheckpointNotFound, NothingToResume, SessionNotFound
-from holdfast.model import CHECKPOINT_TYPES, TYPE_OF_CLASS, SessionRecord
+from holdfast.model import CHECKPOINT_TYPES, TYPE_OF_CLASS
 from holdfast.sessions import Session, SessionManager
 
 
@@ -102,25 +102,17 @@ def _session(
     try:
         if reference is not None:
             return manager.get_session(reference)
-        return manager.get_session(_latest(manager, agent_type).id)
-    except (NothingToResume, SessionNotFound):
+        return manager.get_session(manager.latest_unfinished_session(agent_type=agent_type).id)
+    except NothingToResume:
         if agent_type is None:
-            raise
-        return manager.create_session(agent_type, session_id=reference, task_description=task)
-
-
-def _latest(manager: SessionManager, agent_type: str | None) -> SessionRecord:
-    if agent_type is None:
-        try:
-            return manager.latest_unfinished_session()
-        except NothingToResume:
             raise NothingToResume(
                 "there is no session to save to; start one with: holdfast save --agent-type NAME"
             ) from None
-    for record in manager.list_sessions(agent_type=agent_type):
-        if record.status != "completed":
-            return record
-    raise NothingToResume(f"there is no unfinished session of {agent_type!r}")
+        return manager.create_session(agent_type, task_description=task)
+    except SessionNotFound:
+        if agent_type is None:
+            raise
+        return manager.create_session(agent_type, session_id=reference, task_description=task)
 
 
 def _present_state(session: Session) -> Mapping[str, Any]:
