@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -91,10 +92,14 @@ class Run:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return how many seconds ``work`` takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    """Return how many seconds ``work`` takes; as with timeit, without the garbage collector."""
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+    finally:
+        gc.enable()
 
 
 def take_turns(rounds: int, *contestants: Callable[[], object]) -> list[list[float]]:
