@@ -60,13 +60,13 @@ def write(rows: Sequence[Row], seconds: float) -> None:
 
 
 def _with_figures(page: str, document: dict[str, Any]) -> str:
-    """Return the page with the figures that have a target between its two markers."""
+    """Return the page with the figures that have a peer between its two markers."""
     start, end = "<!-- figures:start -->\n", "<!-- figures:end -->"
     before, _, rest = page.partition(start)
     _, _, after = rest.partition(end)
     table = ["| | peer | Holdfast | |", "|---|---|---|---|"]
     for row in document["rows"]:
-        if row["met"] is not None and row["peer"] != "–":
+        if row["peer"] != "–":
             cells = (row["figure"], row["peer"], row["ours"], row["ratio"])
             table.append("| " + " | ".join(cells) + " |")
     environment = document["environment"]
