@@ -194,7 +194,7 @@ class TestSQLiteCheckpointSaver:
             from holdfast import CheckpointConfig, SQLiteCheckpointSaver
 
             saver = SQLiteCheckpointSaver(sys.argv[1])
-            print(saver.put(CheckpointConfig("t"), {"n": 1, "text": "x" * 5000}).checkpoint_id)
+            print(saver.put(CheckpointConfig("t"), {"n": 1, "text": "x" * 5000}).checkpoint_id, flush=True)
             import os
             os._exit(9)
         """
