@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -9,6 +10,14 @@ from psycopg import sql
 from tests.postgres_server import PostgresServer
 
 pytest_plugins = ["pytester", "tests.acceptance.plugin"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI everything can run, so a test that was skipped has vanished: that is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")
