@@ -24,6 +24,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── AgentExists
     │   ├── CheckpointExists
     │   ├── CheckpointProtected
+    │   ├── AlreadyResumed
     │   └── ChunksMissing
     ├── IntegrityError             stored data does not say what it should
     │   ├── DigestMismatch
@@ -193,6 +194,12 @@ class CheckpointProtected(ConflictError):
     """The checkpoint is pinned or permanent and was not removed."""
 
     code = "checkpoint_protected"
+
+
+class AlreadyResumed(ConflictError):
+    """Somebody has gone on from this checkpoint already, so its work would be done twice."""
+
+    code = "already_resumed"
 
 
 class ChunksMissing(ConflictError):

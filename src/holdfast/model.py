@@ -134,7 +134,8 @@ class NewCheckpoint:
     ``chunks`` holds plain bytes by digest; ``expects`` names the chunks that are referenced but not
     sent. ``session`` creates the session if it is missing. ``created_at=None`` means the store's
     clock. ``replace`` says what to do about an earlier checkpoint with the same name or
-    ``external_id``: replace it, or raise `CheckpointExists`.
+    ``external_id``: replace it, or raise `CheckpointExists`. ``consumes`` names the checkpoint that
+    this one goes on from: it must be there, and can be consumed only once.
     """
 
     id: str
@@ -163,6 +164,7 @@ class NewCheckpoint:
     metadata: Mapping[str, Any] | None = None
     created_at: datetime | None = None
     replace: bool = False
+    consumes: str | None = None
     trim: Trim = Trim()
     session: NewSession | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -15,7 +15,14 @@ from holdfast.errors import (
     InvalidState,
     NothingToResume,
 )
-from holdfast.ids import IdFactory, check_session_id, check_tenant, is_uuid, new_id
+from holdfast.ids import (
+    IdFactory,
+    check_session_id,
+    check_tenant,
+    check_uuid,
+    is_uuid,
+    new_id,
+)
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, Trim
 from holdfast.state import EncodedState
 from holdfast.threads import ThreadRecorders, check_cap, thread_session
@@ -68,14 +75,23 @@ class BaseCheckpointer(ABC):
         self._new_id = new_id if self._now is None else IdFactory(lambda: self._moment)
         self._recorders = ThreadRecorders()
 
-    async def put(self, thread_id: str, snapshot: Mapping[str, Any]) -> str:
+    async def put(
+        self, thread_id: str, snapshot: Mapping[str, Any], *, consumes: str | None = None
+    ) -> str:
         """Store a snapshot and return its id, a UUIDv7 made here. It is durable then.
 
         Ids of one process grow in the order of its puts, within a millisecond and when the clock
         steps back too. Raises `StateNotSerializable` naming the path of a value that has no exact
         stored form.
+
+        ``consumes`` names the thread's checkpoint that this one goes on from. It is marked in the
+        same transaction, so of any number of processes that go on from one checkpoint exactly one
+        does: the others get `AlreadyResumed` and nothing is stored. A checkpoint that was trimmed,
+        deleted or has expired cannot be gone on from: `CheckpointNotFound`.
         """
         check_session_id(thread_id)
+        if consumes is not None:
+            check_uuid(consumes, "id of the consumed checkpoint")
         version = _version(snapshot)
         created_at = None
         if self._now is not None:
@@ -85,7 +101,7 @@ class BaseCheckpointer(ABC):
         for attempt in self._memory().attempts((thread_id, self._namespace), snapshot):
             with attempt as encoded:
                 draft = self._draft(thread_id, checkpoint_id, version, created_at, encoded)
-                await self._send(draft)
+                await self._send(replace(draft, consumes=consumes))
         return checkpoint_id
 
     async def get(self, thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any] | None:
@@ -93,11 +109,18 @@ class BaseCheckpointer(ABC):
 
         Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved.
         """
+        found = await self.find(thread_id, checkpoint_id)
+        return None if found is None else found[1]
+
+    async def find(
+        self, thread_id: str, checkpoint_id: str | None = None
+    ) -> tuple[SnapshotInfo, dict[str, Any]] | None:
+        """Return what `get` does together with what `list` says about it."""
         query = self._query(thread_id, checkpoint_id, limit=1)
         found = None if query is None else await self._load(query)
         if found is None or self._is_expired(found[0]):
             return None
-        return found[1]
+        return _info(found[0]), found[1]
 
     async def load(self, thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any]:
         """Return what `get` does, or raise `NothingToResume`."""
@@ -120,17 +143,7 @@ class BaseCheckpointer(ABC):
         query = self._query(thread_id, None, limit=limit, version=version)
         if query is None or limit == 0:
             return []
-        return [
-            SnapshotInfo(
-                id=record.id,
-                thread_id=record.session_id,
-                created_at=record.created_at,
-                version=record.version,
-                size_bytes=record.size_bytes,
-            )
-            for record in await self._list(query)
-            if not self._is_expired(record)
-        ]
+        return [_info(record) for record in await self._list(query) if not self._is_expired(record)]
 
     async def delete(self, thread_id: str, checkpoint_id: str | None = None) -> int:
         """Delete one checkpoint, or all of a thread with their content, and return how many.
@@ -179,7 +192,8 @@ class BaseCheckpointer(ABC):
     async def _send(self, draft: NewCheckpoint) -> None:
         """Store a checkpoint, and remove expired ones of its thread if it expires itself.
 
-        Raises `ChunksMissing` when an expected chunk is not stored.
+        Raises `ChunksMissing` when an expected chunk is not stored, and `AlreadyResumed` or
+        `CheckpointNotFound` when what the draft consumes is consumed or gone.
         """
 
     @abstractmethod
@@ -260,6 +274,16 @@ class BaseCheckpointer(ABC):
         if self._ttl is None or self._now is None:
             return False
         return record.created_at + self._ttl <= datetime.fromtimestamp(self._now(), UTC)
+
+
+def _info(record: CheckpointRecord) -> SnapshotInfo:
+    return SnapshotInfo(
+        id=record.id,
+        thread_id=record.session_id,
+        created_at=record.created_at,
+        version=record.version,
+        size_bytes=record.size_bytes,
+    )
 
 
 def _seconds(now: Callable[[], float | datetime]) -> Callable[[], float]:

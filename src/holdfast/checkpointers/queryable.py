@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.errors import (
+    AlreadyResumed,
+    CheckpointNotFound,
     ChunksMissing,
     HoldfastError,
     InvalidConfiguration,
@@ -32,6 +34,8 @@ Poolable: TypeAlias = Any
 
 _BY_SQLSTATE: Final[Mapping[str, type[HoldfastError]]] = {
     "HF001": ChunksMissing,
+    "HF012": AlreadyResumed,
+    "HF013": CheckpointNotFound,
     "HF010": SchemaTooNew,
     "HF011": MigrationChanged,
 }

@@ -167,12 +167,14 @@ class Store(ABC):
 
         In one transaction, with the session locked against other puts and its ``updated_at``
         moved: create the session if the draft brings it and it is missing; return the stored record if the id exists already (a
-        retry after a lost reply changes nothing); refuse or replace an equal name or external id
+        retry after a lost reply changes nothing); mark the checkpoint that it consumes, of the same
+        session and namespace, as consumed for ever; refuse or replace an equal name or external id
         (a replaced external id hands its ``seq`` on); add the chunks; check that the expected ones
         are there; draw ``seq``; insert the row; trim.
 
-        Raises `SessionNotFound`, `AgentNotFound`, `CheckpointExists`, and `ChunksMissing` when an
-        expected chunk is not stored.
+        Raises `SessionNotFound`, `AgentNotFound`, `CheckpointExists`, `ChunksMissing` when an
+        expected chunk is not stored, and for the checkpoint that it consumes `CheckpointNotFound`
+        or, when another one has consumed it, `AlreadyResumed`.
         """
 
     @abstractmethod

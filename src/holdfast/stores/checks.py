@@ -11,7 +11,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast.errors import InvalidFilter, InvalidIdentifier, StateNotSerializable
+from holdfast.errors import (
+    AlreadyResumed,
+    CheckpointNotFound,
+    InvalidFilter,
+    InvalidIdentifier,
+    StateNotSerializable,
+)
 from holdfast.ids import (
     check_external_id,
     check_name,
@@ -124,9 +130,27 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
         raise InvalidFilter(f"a cap cannot be negative: {draft.trim.keep}")
     if draft.session is not None and draft.session.id != draft.session_id:
         raise InvalidIdentifier("the checkpoint and the session it brings name different sessions")
+    if draft.consumes is not None and not is_uuid(draft.consumes):
+        draft = replace(draft, consumes=check_uuid(draft.consumes, "id of the consumed checkpoint"))
     if not is_uuid(draft.id):
         return replace(draft, id=check_uuid(draft.id, "checkpoint id"))
     return draft
+
+
+def already_consumed(draft: NewCheckpoint) -> AlreadyResumed:
+    """Return the error of a draft that comes second."""
+    return AlreadyResumed(
+        f"checkpoint {draft.consumes} of session {draft.session_id!r} was resumed already. "
+        f"Nothing was stored: go on from the session's newest checkpoint"
+    )
+
+
+def nothing_to_consume(draft: NewCheckpoint) -> CheckpointNotFound:
+    """Return the error of a draft that goes on from nothing."""
+    return CheckpointNotFound(
+        f"session {draft.session_id!r} has no checkpoint {draft.consumes} to go on from: it was "
+        f"trimmed, deleted or has expired. Nothing was stored"
+    )
 
 
 def check_write(draft: NewWrite) -> None:

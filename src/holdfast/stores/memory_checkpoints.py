@@ -19,12 +19,14 @@ from holdfast.model import (
     Trim,
 )
 from holdfast.stores.checks import (
+    already_consumed,
     as_utc,
     check_checkpoint,
     check_filter,
     check_limit,
     check_session,
     document_text,
+    nothing_to_consume,
 )
 from holdfast.stores.memory_sessions import MemorySessions
 from holdfast.stores.memory_tables import (
@@ -74,6 +76,7 @@ class MemoryCheckpoints(MemorySessions):
                     raise CheckpointExists(f"the id {draft.id} belongs to another session")
                 return PutResult(checkpoint_record(stored), created=False)
             line = None if session is None else session.lines.get(draft.namespace)
+            consumed = None if draft.consumes is None else self._consumable(draft, now)
             replaced, seq = ([], None) if line is None else _standing(line, draft, now)
             self._require_chunks(draft.expects, draft.chunks)
             if session is None:
@@ -109,6 +112,8 @@ class MemoryCheckpoints(MemorySessions):
                 restored_at=None,
             )
             checkpoint = Checkpoint(record, document, payload)
+            if consumed is not None:
+                consumed.consumed = True
             session.record = replace(session.record, updated_at=now)
             line = self._remember(session, checkpoint)
             removed = _trimmed(line, record, draft.trim, now)
@@ -116,6 +121,20 @@ class MemoryCheckpoints(MemorySessions):
                 self._forget(old)
             gone = tuple(old.record.id for old in (*replaced, *removed))
             return PutResult(checkpoint_record(checkpoint), created=True, removed=gone)
+
+    def _consumable(self, draft: NewCheckpoint, now: datetime) -> Checkpoint:
+        """Return the checkpoint that the draft consumes, if it may."""
+        found = self._checkpoints.get(draft.consumes or "")
+        line = (draft.session_id, draft.namespace)
+        if (
+            found is None
+            or (found.record.session_id, found.record.namespace) != line
+            or not visible(found.record, now)
+        ):
+            raise nothing_to_consume(draft)
+        if found.consumed:
+            raise already_consumed(draft)
+        return found
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
         given = []

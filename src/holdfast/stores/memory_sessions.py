@@ -227,7 +227,10 @@ class MemorySessions(MemoryAgents, MemoryChunks):
                     stored_bytes=own_bytes(checkpoint.payload),
                     restored_at=None,
                 )
-                self._remember(session, Checkpoint(copy, checkpoint.document, checkpoint.payload))
+                made = Checkpoint(
+                    copy, checkpoint.document, checkpoint.payload, checkpoint.consumed
+                )
+                self._remember(session, made)
             kept = {
                 (checkpoint.record.namespace, checkpoint.record.external_id) for checkpoint in found
             }

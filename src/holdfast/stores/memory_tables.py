@@ -39,6 +39,7 @@ class Checkpoint:
     record: CheckpointRecord
     document: str | None
     payload: Payload
+    consumed: bool = False
 
 
 @dataclass(slots=True, eq=False)

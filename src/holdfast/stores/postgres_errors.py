@@ -17,7 +17,9 @@ from holdfast.errors import (
     AccessDenied,
     AgentExists,
     AgentNotFound,
+    AlreadyResumed,
     CheckpointExists,
+    CheckpointNotFound,
     ChunksMissing,
     ConflictError,
     DigestMismatch,
@@ -47,6 +49,8 @@ BY_SQLSTATE: Final[dict[str, type[HoldfastError]]] = {
     "HF007": InvalidConfiguration,
     "HF008": DigestMismatch,
     "HF009": StateCorrupt,
+    "HF012": AlreadyResumed,
+    "HF013": CheckpointNotFound,
     "08": StoreUnavailable,
     "0A": StoreError,
     "22": InvalidIdentifier,  # data that a column cannot hold
@@ -139,7 +143,7 @@ def _kind_without_state(error: Error) -> type[HoldfastError]:
 
 
 _OWN_WORDS: Final = frozenset(
-    kind.code for state, kind in BY_SQLSTATE.items() if state.startswith("HF0") and state != "HF007"
+    kind.code for state, kind in BY_SQLSTATE.items() if state.startswith("HF") and state != "HF007"
 )
 
 

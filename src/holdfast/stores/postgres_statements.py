@@ -115,6 +115,7 @@ def put_statement(draft: NewCheckpoint, tenant: str, schema: str = DEFAULT_SCHEM
         "created_at": _moment(draft.created_at, "created_at"),
         "metadata": _document(draft.metadata),
         "replace": draft.replace,
+        "consumes": draft.consumes,
         "trim": _trim(draft.trim),
         "session": None if draft.session is None else _session(draft.session),
     }

@@ -19,11 +19,13 @@ from holdfast.model import (
 )
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import (
+    already_consumed,
     as_utc,
     check_checkpoint,
     check_filter,
     check_session,
     document_text,
+    nothing_to_consume,
 )
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_file import SQL
@@ -67,6 +69,8 @@ class SqliteCheckpoints(SqliteSessions):
             stored, replaced, seq = self._standing(connection, draft, now)
             if stored is not None:
                 return PutResult(stored, created=False)
+            if draft.consumes is not None:
+                self._consume(connection, draft, now)
             if replaced:
                 connection.execute(SQL["checkpoints.delete"], (self.tenant, text_list(replaced)))
             stored_bytes = own_bytes + self._add_chunks(connection, chunks)
@@ -109,6 +113,14 @@ class SqliteCheckpoints(SqliteSessions):
             return PutResult(record, created=True, removed=(*replaced, *removed))
 
         return self._file.write(store)
+
+    def _consume(self, connection: apsw.Connection, draft: NewCheckpoint, now: str) -> None:
+        line = (draft.consumes, self.tenant, draft.session_id, draft.namespace, now)
+        connection.execute(SQL["sqlite.put.consume"], (now, *line))
+        if connection.changes():
+            return
+        found = all_rows(connection, "sqlite.put.consumed", line)
+        raise already_consumed(draft) if found else nothing_to_consume(draft)
 
     def _standing(
         self, connection: apsw.Connection, draft: NewCheckpoint, now: str

@@ -20,6 +20,8 @@ import pytest
 
 from holdfast.checkpointers import BaseCheckpointer
 from holdfast.errors import (
+    AlreadyResumed,
+    CheckpointNotFound,
     InputError,
     InvalidFilter,
     InvalidState,
@@ -162,6 +164,97 @@ class CheckpointerContract:
         assert run(checkpointer.load("t", made)) == {"n": 1}
         with pytest.raises(NothingToResume):
             run(checkpointer.load("t", _UNKNOWN))
+
+    def test_find_returns_the_snapshot_and_what_the_listing_says(self, connect: Connect) -> None:
+        async def scenario(checkpointer: BaseCheckpointer) -> None:
+            assert await checkpointer.find("t") is None
+            first = await checkpointer.put("t", {"version": 3, "n": 1})
+            await checkpointer.put("t", {"n": 2})
+            newest, oldest = await checkpointer.list("t")
+            assert await checkpointer.find("t") == (newest, {"n": 2})
+            assert await checkpointer.find("t", first) == (oldest, {"version": 3, "n": 1})
+            assert await checkpointer.find("t", _UNKNOWN) is None
+
+        run(scenario(connect()))
+
+    # Going on from a checkpoint ----------------------------------------------------------------
+
+    def test_a_checkpoint_is_consumed_once(self, connect: Connect) -> None:
+        async def scenario(checkpointer: BaseCheckpointer, other: BaseCheckpointer) -> None:
+            first = await checkpointer.put("t", {"n": 1})
+            second = await checkpointer.put("t", {"n": 2}, consumes=first)
+            for late in (checkpointer, other):
+                with pytest.raises(AlreadyResumed, match=first):
+                    await late.put("t", {"n": 3}, consumes=first)
+            assert [found.id for found in await checkpointer.list("t")] == [second, first]
+            assert await other.get("t", first) == {"n": 1}
+            third = await other.put("t", {"n": 3}, consumes=second)
+            assert (await checkpointer.list("t"))[0].id == third
+
+        run(scenario(connect(), connect()))
+
+    def test_what_is_not_there_cannot_be_consumed(self, connect: Connect) -> None:
+        async def scenario(checkpointer: BaseCheckpointer) -> None:
+            elsewhere = await checkpointer.put("other", {"n": 1})
+            gone = await checkpointer.put("t", {"n": 1})
+            await checkpointer.delete("t", gone)
+            for missing in (_UNKNOWN, elsewhere, gone):
+                with pytest.raises(CheckpointNotFound, match=missing):
+                    await checkpointer.put("t", {"n": 2}, consumes=missing)
+            with pytest.raises(InputError):
+                await checkpointer.put("t", {"n": 2}, consumes="no id")
+            assert await checkpointer.list("t") == []
+            assert await checkpointer.get("t") is None
+
+        run(scenario(connect()))
+
+    def test_a_refused_snapshot_consumes_nothing(self, connect: Connect) -> None:
+        async def scenario(checkpointer: BaseCheckpointer) -> None:
+            first = await checkpointer.put("t", {"n": 1})
+            with pytest.raises(StateNotSerializable):
+                await checkpointer.put("t", {"n": object()}, consumes=first)
+            await checkpointer.put("t", {"n": 2}, consumes=first)
+            assert await checkpointer.get("t") == {"n": 2}
+
+        run(scenario(connect()))
+
+    def test_the_cap_may_remove_what_was_consumed_and_it_stays_so(self, connect: Connect) -> None:
+        async def scenario(checkpointer: BaseCheckpointer) -> None:
+            first = await checkpointer.put("t", {"n": 1})
+            second = await checkpointer.put("t", {"n": 2}, consumes=first)
+            with pytest.raises(CheckpointNotFound):
+                await checkpointer.put("t", {"n": 3}, consumes=first)
+            assert [found.id for found in await checkpointer.list("t")] == [second]
+
+        run(scenario(connect(max_checkpoints_per_thread=1)))
+
+    def test_an_expired_checkpoint_cannot_be_consumed(self, connect: Connect) -> None:
+        async def scenario(checkpointer: BaseCheckpointer, lasting: BaseCheckpointer) -> None:
+            first = await checkpointer.put("t", {"n": 1})
+            await asyncio.sleep(0.3)
+            for late in (lasting, checkpointer):
+                with pytest.raises(CheckpointNotFound):
+                    await late.put("t", {"n": 2}, consumes=first)
+
+        run(scenario(connect(ttl_seconds=0.2), connect()))
+
+    def test_of_many_at_once_exactly_one_goes_on(self, connect: Connect) -> None:
+        async def scenario(several: list[BaseCheckpointer]) -> None:
+            for number in range(5):
+                first = await several[0].put("t", {"n": number, "fill": "f" * 3000})
+                outcomes = await asyncio.gather(
+                    *(
+                        one.put("t", {"n": number, "by": at, "fill": "f" * 3000}, consumes=first)
+                        for at, one in enumerate(several)
+                    ),
+                    return_exceptions=True,
+                )
+                winners = [one for one in outcomes if isinstance(one, str)]
+                assert len(winners) == 1
+                assert sum(isinstance(one, AlreadyResumed) for one in outcomes) == 5
+                assert (await several[0].list("t"))[0].id == winners[0]
+
+        run(scenario([connect() for _ in range(6)]))
 
     # Listing ---------------------------------------------------------------------------------
 

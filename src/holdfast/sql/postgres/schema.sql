@@ -10,6 +10,7 @@
 --   HF001 chunks missing       HF002 session not found    HF003 agent not found
 --   HF004 checkpoint exists    HF005 session exists       HF006 agent exists
 --   HF007 wrong isolation      HF008 state cannot be read HF009 references cannot be followed
+--   HF012 already resumed      HF013 nothing to go on from
 
 DO $$ BEGIN EXECUTE 'CREATE SCHEMA IF NOT EXISTS ' || rtrim('holdfast.', '.'); END $$;
 
@@ -620,6 +621,7 @@ DECLARE
         jsonb_populate_record(NULL::holdfast.session_checkpoints, p_draft);
     keep bigint := (p_draft -> 'trim' ->> 'keep')::bigint;
     ages jsonb := coalesce(p_draft -> 'trim' -> 'max_age', '{}');
+    origin uuid := (p_draft ->> 'consumes')::uuid;
     agent uuid;
     moment timestamptz;
     position_kept bigint;
@@ -655,6 +657,27 @@ BEGIN
         checkpoint.state_snapshot := NULL;
         checkpoint.refs := NULL;
         RETURN;
+    END IF;
+
+    -- The session is locked, so of all that go on from one checkpoint exactly one gets here first.
+    IF origin IS NOT NULL THEN
+        UPDATE holdfast.session_checkpoints AS c SET consumed_at = moment
+         WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = draft.session_id
+           AND c.namespace = draft.namespace AND (c.expires_at IS NULL OR c.expires_at > moment)
+           AND c.consumed_at IS NULL;
+        IF NOT FOUND THEN
+            IF EXISTS (
+                SELECT FROM holdfast.session_checkpoints AS c
+                 WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = draft.session_id
+                   AND c.namespace = draft.namespace
+                   AND (c.expires_at IS NULL OR c.expires_at > moment)) THEN
+                RAISE EXCEPTION 'checkpoint % of session % was resumed already. Nothing was stored: '
+                    'go on from the session''s newest checkpoint', origin, draft.session_id
+                    USING ERRCODE = 'HF012';
+            END IF;
+            RAISE EXCEPTION 'session % has no checkpoint % to go on from: it was trimmed, deleted or '
+                'has expired. Nothing was stored', draft.session_id, origin USING ERRCODE = 'HF013';
+        END IF;
     END IF;
 
     -- What has expired is gone for everybody who asks, so it stands in nobody's way.
@@ -996,4 +1019,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:c68223ea01a9457dca8dad33be08d47bbac635e93aa95d86c9a73661a7793348');
+    (1, 'sha256:31ce490977d85a3cd2c53f4008a433fb55467f21f901f4d453e63628db73c412');

@@ -250,6 +250,16 @@ UNION ALL
 SELECT 'external_id', id, seq, 1, expires_at <= ? FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND namespace = ? AND external_id = ?;
 
+-- name: sqlite.put.consume
+UPDATE session_checkpoints SET consumed_at = ?
+WHERE id = ? AND tenant = ? AND session_id = ? AND namespace = ?
+    AND (expires_at IS NULL OR expires_at > ?) AND consumed_at IS NULL;
+
+-- name: sqlite.put.consumed
+SELECT 1 FROM session_checkpoints
+WHERE id = ? AND tenant = ? AND session_id = ? AND namespace = ?
+    AND (expires_at IS NULL OR expires_at > ?);
+
 -- name: sqlite.put.stored
 SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
     checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,

@@ -8,6 +8,7 @@
 --   HF001 chunks missing       HF002 session not found    HF003 agent not found
 --   HF004 checkpoint exists    HF005 session exists       HF006 agent exists
 --   HF007 wrong isolation      HF008 state cannot be read HF009 references cannot be followed
+--   HF012 already resumed      HF013 nothing to go on from
 
 CREATE TABLE holdfast.agents (
     tenant       text COLLATE "C" NOT NULL DEFAULT 'default',
@@ -616,6 +617,7 @@ DECLARE
         jsonb_populate_record(NULL::holdfast.session_checkpoints, p_draft);
     keep bigint := (p_draft -> 'trim' ->> 'keep')::bigint;
     ages jsonb := coalesce(p_draft -> 'trim' -> 'max_age', '{}');
+    origin uuid := (p_draft ->> 'consumes')::uuid;
     agent uuid;
     moment timestamptz;
     position_kept bigint;
@@ -651,6 +653,27 @@ BEGIN
         checkpoint.state_snapshot := NULL;
         checkpoint.refs := NULL;
         RETURN;
+    END IF;
+
+    -- The session is locked, so of all that go on from one checkpoint exactly one gets here first.
+    IF origin IS NOT NULL THEN
+        UPDATE holdfast.session_checkpoints AS c SET consumed_at = moment
+         WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = draft.session_id
+           AND c.namespace = draft.namespace AND (c.expires_at IS NULL OR c.expires_at > moment)
+           AND c.consumed_at IS NULL;
+        IF NOT FOUND THEN
+            IF EXISTS (
+                SELECT FROM holdfast.session_checkpoints AS c
+                 WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = draft.session_id
+                   AND c.namespace = draft.namespace
+                   AND (c.expires_at IS NULL OR c.expires_at > moment)) THEN
+                RAISE EXCEPTION 'checkpoint % of session % was resumed already. Nothing was stored: '
+                    'go on from the session''s newest checkpoint', origin, draft.session_id
+                    USING ERRCODE = 'HF012';
+            END IF;
+            RAISE EXCEPTION 'session % has no checkpoint % to go on from: it was trimmed, deleted or '
+                'has expired. Nothing was stored', draft.session_id, origin USING ERRCODE = 'HF013';
+        END IF;
     END IF;
 
     -- What has expired is gone for everybody who asks, so it stands in nobody's way.
