@@ -18,7 +18,8 @@ def record(seq: int, kept_as: RetentionClass = "step", **changes: object) -> Che
         id=f"id-{seq}", session_id="s", agent_id="a", namespace="", seq=seq, external_id=None,
         parent_id=None, name=f"n{seq}", label=None, description=None, checkpoint_type="auto",
         retention_class=kept_as, run_id=None, version=1, size_bytes=10, stored_bytes=10,
-        git_branch=None, git_commit=None, git_uncommitted=False, resumable=True, pinned=False,
+        git_branch=None, git_commit=None, git_uncommitted=False, workspace_commit=None,
+        resumable=True, pinned=False,
         expires_at=None, metadata=None, created_at=NOW - timedelta(hours=100 - seq),
         restored_at=None,
     )  # fmt: skip

@@ -29,7 +29,8 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     ├── IntegrityError             stored data does not say what it should
     │   ├── DigestMismatch
     │   ├── StateCorrupt
-    │   └── StateTooLarge
+    │   ├── StateTooLarge
+    │   └── PackMissing
     ├── StoreError                 the database cannot do its part
     │   ├── StoreUnavailable
     │   ├── StoreBusy
@@ -231,6 +232,12 @@ class StateTooLarge(IntegrityError):
     """Reading the state would exceed the configured bounds."""
 
     code = "state_too_large"
+
+
+class PackMissing(IntegrityError):
+    """A workspace pack that is needed is not stored; the message names its commit."""
+
+    code = "pack_missing"
 
 
 class StoreError(HoldfastError):

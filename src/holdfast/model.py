@@ -136,6 +136,10 @@ class NewCheckpoint:
     clock. ``replace`` says what to do about an earlier checkpoint with the same name or
     ``external_id``: replace it, or raise `CheckpointExists`. ``consumes`` names the checkpoint that
     this one goes on from: it must be there, and can be consumed only once.
+
+    ``label`` is a wish: where the session and namespace have it already, the stored one ends in
+    ``-2``, then ``-3`` and so on. ``workspace_commit`` names the snapshot of the files, a git object
+    id; with ``pack_required`` the put is refused unless the store holds that commit's pack.
     """
 
     id: str
@@ -158,6 +162,8 @@ class NewCheckpoint:
     git_branch: str | None = None
     git_commit: str | None = None
     git_uncommitted: bool = False
+    workspace_commit: str | None = None
+    pack_required: bool = False
     resumable: bool = True
     pinned: bool = False
     expires_at: datetime | None = None
@@ -192,6 +198,7 @@ class CheckpointRecord:
     git_branch: str | None
     git_commit: str | None
     git_uncommitted: bool
+    workspace_commit: str | None
     resumable: bool
     pinned: bool
     expires_at: datetime | None
@@ -280,6 +287,23 @@ class WriteRecord:
     index: int
     channel: str
     payload: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacePack:
+    """A git pack that brings one commit of a workspace, given that ``needs`` are there already."""
+
+    commit: str
+    needs: tuple[str, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """Workspace packs that are stored, or that a sweep removed: how many, and their bytes."""
+
+    packs: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,9 @@ def test_a_stub_of_a_few_lines_works() -> None:
 COLUMNS = (
     *("id", "session_id", "agent_id", "namespace", "seq", "external_id", "parent_id", "name"),
     *("label", "description", "checkpoint_type", "retention_class", "run_id", "version"),
-    *("size_bytes", "stored_bytes", "git_branch", "git_commit", "git_uncommitted", "resumable"),
-    *("pinned", "expires_at", "metadata", "created_at", "restored_at"),
+    *("size_bytes", "stored_bytes", "git_branch", "git_commit", "git_uncommitted"),
+    *("workspace_commit", "resumable", "pinned", "expires_at", "metadata"),
+    *("created_at", "restored_at"),
     *("manifest", "refs", "digests", "data"),
 )
 

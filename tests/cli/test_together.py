@@ -1,6 +1,7 @@
 """What other faces and other stores hold can be seen from the command line."""
 
 import json
+import re
 
 import pytest
 
@@ -74,3 +75,21 @@ def test_a_server_that_is_not_there_is_one_line_without_the_password(cli: Comman
     assert answer.code == 6
     assert json.loads(answer.err)["error"]["code"] == "store_unavailable"
     assert "s3cret" not in answer.err
+
+
+@pytest.mark.row("S4-10")
+def test_every_command_takes_a_label_and_two_of_one_second_differ(cli: CommandLine) -> None:
+    labels: list[str] = []
+    # Saves are quick, so two of them fall into one second sooner or later.
+    while not any(label.endswith("-2") for label in labels):
+        saved = cli.save(f"number {len(labels)}", {"step": len(labels)})
+        labels.append(saved["label"])
+    assert all(re.fullmatch(r"checkpoint-\d{8}-\d{6}(-\d+)?", label) for label in labels)
+    assert len(set(labels)) == len(labels)
+    second = labels[-1]
+    first = second.removesuffix("-2")
+    assert labels[-2] == first
+    for step, label in ((len(labels) - 1, second), (len(labels) - 2, first)):
+        assert cli.json("show", label)["checkpoint"]["state"] == {"step": step}
+    diff = cli.json("diff", first, second)["diff"]
+    assert (diff["before"]["label"], diff["after"]["label"]) == (first, second)

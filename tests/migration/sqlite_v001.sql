@@ -68,7 +68,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:531143fb90771af19bbd991134966a0123d972da5922f108c4f0b7c8be2c83f0','2026-11-15T03:07:19.603749Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:5a529567ea5824deb899be599f740fc50d6b866f0b9f9f8e85691352a99d3166','2026-11-15T05:36:18.454140Z');
 CREATE TABLE sequences (
     name  TEXT PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL
@@ -164,13 +164,11 @@ CREATE TABLE sessions (
 INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,NULL,'{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
 CREATE TABLE workspace_packs (
     tenant     TEXT NOT NULL DEFAULT 'default',
-    id         TEXT PRIMARY KEY NOT NULL,
-    session_id TEXT NOT NULL,
-    commits    TEXT NOT NULL CHECK (json_valid(commits)),
-    builds_on  TEXT NOT NULL CHECK (json_valid(builds_on)),
+    commit_id  TEXT NOT NULL,
+    needs      TEXT NOT NULL CHECK (json_valid(needs)),
+    touched_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     data       BLOB NOT NULL,
-    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
-    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+    PRIMARY KEY (tenant, commit_id)
 ) STRICT;
 CREATE INDEX sessions_by_age ON sessions (tenant, created_at DESC, id DESC);
 CREATE INDEX sessions_by_agent ON sessions (tenant, agent_id);
@@ -186,6 +184,10 @@ CREATE INDEX checkpoints_by_agent
     ON session_checkpoints (agent_id, created_at DESC, id DESC);
 CREATE INDEX checkpoints_by_expiry
     ON session_checkpoints (tenant, expires_at) WHERE expires_at IS NOT NULL;
+CREATE UNIQUE INDEX checkpoints_by_label
+    ON session_checkpoints (tenant, session_id, namespace, label) WHERE label IS NOT NULL;
+CREATE INDEX checkpoints_by_workspace
+    ON session_checkpoints (tenant, workspace_commit) WHERE workspace_commit IS NOT NULL;
 CREATE INDEX logs_by_session ON session_logs (tenant, session_id, id);
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('session_logs',1);

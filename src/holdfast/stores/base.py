@@ -1,6 +1,7 @@
 """The contract of a store: the docstrings here are its specification.
 
-A store keeps agents, sessions, checkpoints, chunks, pending writes and logs of one *tenant*. It
+A store keeps agents, sessions, checkpoints, chunks, pending writes, workspace packs and logs of one
+*tenant*. It
 knows nothing about what a state means: it is handed a manifest, references and chunks, and gives
 back the same bytes. Every method is atomic and, where it changes something, durable when it
 returns. Every method may be called from several threads. Driver errors never leave a store; they
@@ -29,11 +30,13 @@ from holdfast.model import (
     NewCheckpoint,
     NewSession,
     NewWrite,
+    PackReport,
     Payload,
     PutResult,
     SessionQuery,
     SessionRecord,
     SessionUsage,
+    WorkspacePack,
     WriteRecord,
 )
 from holdfast.state import DecodedState, decode_state
@@ -150,7 +153,8 @@ class Store(ABC):
     ) -> SessionRecord:
         """Copy a session's checkpoints and pending writes into a new one; chunks are shared.
 
-        Copies get new ids and sequence numbers, keep their order, names, external ids and times,
+        Copies get new ids and sequence numbers, keep their order, names, labels, external ids,
+        workspace commits and times,
         and parents are rewired to the copies where those exist. ``checkpoint_ids`` restricts what
         is copied. Raises `SessionNotFound`, `CheckpointNotFound`, `SessionExists`.
         """
@@ -169,12 +173,14 @@ class Store(ABC):
         moved: create the session if the draft brings it and it is missing; return the stored record if the id exists already (a
         retry after a lost reply changes nothing); mark the checkpoint that it consumes, of the same
         session and namespace, as consumed for ever; refuse or replace an equal name or external id
-        (a replaced external id hands its ``seq`` on); add the chunks; check that the expected ones
-        are there; draw ``seq``; insert the row; trim.
+        (a replaced external id hands its ``seq`` on); number the label if it is taken; add the
+        chunks; check that the expected ones and the required pack are there; draw ``seq``; insert
+        the row; trim.
 
         Raises `SessionNotFound`, `AgentNotFound`, `CheckpointExists`, `ChunksMissing` when an
-        expected chunk is not stored, and for the checkpoint that it consumes `CheckpointNotFound`
-        or, when another one has consumed it, `AlreadyResumed`.
+        expected chunk is not stored, `PackMissing` when the required pack is not, and for the
+        checkpoint that it consumes `CheckpointNotFound` or, when another one has consumed it,
+        `AlreadyResumed`.
         """
 
     @abstractmethod
@@ -241,6 +247,64 @@ class Store(ABC):
         self, session_id: str, namespace: str, external_ids: Collection[str]
     ) -> list[WriteRecord]:
         """Return the writes of those checkpoints by (task path, task, index)."""
+
+    # Workspace packs -------------------------------------------------------------------------
+
+    # A pack brings the git objects of one snapshot to where the private git store is not. Packs are
+    # shared within the tenant. Two things hold at every moment: a stored pack's needs are stored, and
+    # so is the pack of every checkpoint that was put with ``pack_required``. Both are checked where they
+    # could break, under the lock that every removal of packs takes exclusively.
+
+    @abstractmethod
+    def workspace_commits(self) -> set[str]:
+        """Return every commit that a stored checkpoint of the tenant names, expired ones included."""
+
+    @abstractmethod
+    def put_pack(
+        self, commit: str, *, needs: Sequence[str], data: bytes, replace: bool = False
+    ) -> bool:
+        """Store the pack that brings ``commit`` to where the commits ``needs`` are; tell if it is new.
+
+        Where one is stored for the commit it stays, and counts as just put; with ``replace`` it is
+        exchanged, for example for one that needs nothing. Put the pack before the checkpoint, and
+        the checkpoint with ``pack_required``: should a sweep have come in between, that put raises
+        `PackMissing` and both are repeated. Raises `PackMissing` for a need that is not stored, and
+        `InvalidIdentifier` for what is no commit, needs itself or is larger than 512 MiB.
+        """
+
+    @abstractmethod
+    def find_packs(self, commits: Collection[str]) -> set[str]:
+        """Return those of the commits whose pack is stored, which saves sending it.
+
+        A sweep may remove one the next moment; ``pack_required`` is what one can rely on.
+        """
+
+    @abstractmethod
+    def read_packs(self, commit: str, *, have: Collection[str] = ()) -> Iterator[WorkspacePack]:
+        """Return the packs that ``commit`` is made of in the order in which they must be applied.
+
+        Bases come first, each pack once. What ``have`` names is there already: neither it nor what only
+        it needs is returned. Packs are read one by one, so that one at a time is in memory. Raises
+        `PackMissing`, which names the commit, before the first pack if one is not stored, and later
+        if one is removed while they are being read. Raises `StateCorrupt` for packs that need each
+        other, or more than 100,000.
+        """
+
+    @abstractmethod
+    def delete_packs(self, commits: Collection[str]) -> PackReport:
+        """Remove those of the packs that neither a checkpoint nor a pack that stays needs."""
+
+    @abstractmethod
+    def sweep_packs(self, *, dry_run: bool = False) -> PackReport:
+        """Remove packs that neither a checkpoint nor a pack that stays needs.
+
+        Packs that were put within the last day stay, since their checkpoint may be on its way.
+        Erasing a session removes the packs that only it needed at once, whatever their age.
+        """
+
+    @abstractmethod
+    def pack_usage(self) -> PackReport:
+        """Count the packs of the tenant and their bytes."""
 
     # Logs ------------------------------------------------------------------------------------
 

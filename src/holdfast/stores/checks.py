@@ -6,7 +6,8 @@ trace and why no database has to be the judge of what a user typed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -42,7 +43,10 @@ from holdfast.state.codec import dump_document, load_document
 from holdfast.state.refs import DIGEST_BYTES, RECORD_BYTES
 
 FREE_TEXT_BYTES: Final = 1 << 28
+# Every database holds a value of this size; none of them much more than a gigabyte.
+PACK_BYTES: Final = 1 << 29
 _INT64_MAX: Final = (1 << 63) - 1
+_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def check_free_text(value: object, what: str) -> None:
@@ -125,6 +129,11 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
     check_flag(draft.resumable, "resumable")
     check_flag(draft.git_uncommitted, "git_uncommitted")
     check_flag(draft.replace, "overwrite")
+    check_flag(draft.pack_required, "pack_required")
+    if draft.workspace_commit is not None:
+        check_commit(draft.workspace_commit, "workspace commit")
+    elif draft.pack_required:
+        raise InvalidIdentifier("a checkpoint without a workspace commit requires no pack")
     _check_content(draft)
     if draft.trim.keep is not None and draft.trim.keep < 0:
         raise InvalidFilter(f"a cap cannot be negative: {draft.trim.keep}")
@@ -151,6 +160,28 @@ def nothing_to_consume(draft: NewCheckpoint) -> CheckpointNotFound:
         f"session {draft.session_id!r} has no checkpoint {draft.consumes} to go on from: it was "
         f"trimmed, deleted or has expired. Nothing was stored"
     )
+
+
+def check_commit(value: object, what: str) -> None:
+    """Refuse what is not a whole git object id."""
+    if type(value) is not str or _COMMIT.fullmatch(value) is None:
+        raise InvalidIdentifier(f"{what} must be 40 or 64 hexadecimal digits: {value!r:.80}")
+
+
+def check_pack(commit: str, needs: Sequence[str], data: object) -> None:
+    """Raise unless the workspace pack can be stored."""
+    check_commit(commit, "commit")
+    for base in needs:
+        check_commit(base, "needed commit")
+    if commit in needs:
+        raise InvalidIdentifier(f"the pack of commit {commit} cannot need itself")
+    if type(data) is not bytes:
+        raise InvalidIdentifier(f"a pack must be bytes, not {type(data).__name__}")
+    if len(data) > PACK_BYTES:
+        raise InvalidIdentifier(
+            f"the pack of commit {commit} has {len(data)} bytes; a pack may have {PACK_BYTES}. "
+            f"Nothing was stored"
+        )
 
 
 def check_write(draft: NewWrite) -> None:

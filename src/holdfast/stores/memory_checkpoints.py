@@ -39,6 +39,7 @@ from holdfast.stores.memory_tables import (
     visible,
     wanted_values,
 )
+from holdfast.stores.rules import next_label
 
 _EQUAL: Final = (
     "session_id",
@@ -79,10 +80,15 @@ class MemoryCheckpoints(MemorySessions):
             consumed = None if draft.consumes is None else self._consumable(draft, now)
             replaced, seq = ([], None) if line is None else _standing(line, draft, now)
             self._require_chunks(draft.expects, draft.chunks)
+            if draft.pack_required:
+                self._require_packs([cast("str", draft.workspace_commit)])
             if session is None:
                 session = self._insert_session(cast("NewSession", brings))
             for checkpoint in replaced:
                 self._forget(checkpoint)
+            label = draft.label
+            if label is not None and line is not None and label in line.by_label:
+                label = next_label(label, line.by_label)
             payload = Payload(draft.manifest, draft.refs)
             record = CheckpointRecord(
                 id=draft.id,
@@ -93,7 +99,7 @@ class MemoryCheckpoints(MemorySessions):
                 external_id=draft.external_id,
                 parent_id=draft.parent_id,
                 name=draft.name,
-                label=draft.label,
+                label=label,
                 description=draft.description,
                 checkpoint_type=draft.checkpoint_type,
                 retention_class=draft.retention_class,
@@ -104,6 +110,7 @@ class MemoryCheckpoints(MemorySessions):
                 git_branch=draft.git_branch,
                 git_commit=draft.git_commit,
                 git_uncommitted=draft.git_uncommitted,
+                workspace_commit=draft.workspace_commit,
                 resumable=draft.resumable,
                 pinned=draft.pinned,
                 expires_at=expires,

@@ -30,6 +30,7 @@ from holdfast.stores.checks import (
 )
 from holdfast.stores.memory_agents import MemoryAgents
 from holdfast.stores.memory_chunks import MemoryChunks
+from holdfast.stores.memory_packs import MemoryPacks
 from holdfast.stores.memory_tables import (
     Checkpoint,
     Session,
@@ -39,12 +40,13 @@ from holdfast.stores.memory_tables import (
     log_record,
     own_bytes,
     session_record,
+    snapshots_of,
     visible,
     wanted_values,
 )
 
 
-class MemorySessions(MemoryAgents, MemoryChunks):
+class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks):
     """Sessions and their logs."""
 
     def create_session(self, draft: NewSession) -> SessionRecord:
@@ -153,9 +155,11 @@ class MemorySessions(MemoryAgents, MemoryChunks):
             session = self._sessions.pop(session_id, None)
             if session is None:
                 return False
+            snapshots = snapshots_of(session)
             for line in list(session.lines.values()):
                 for checkpoint in line.stored:
                     self._forget(checkpoint)
+            self._remove_snapshots(snapshots)
             self._sweep()
             return True
 
@@ -167,7 +171,9 @@ class MemorySessions(MemoryAgents, MemoryChunks):
         with self._open():
             erased = 0
             found = [self._sessions[one] for one in set(session_ids) if one in self._sessions]
+            snapshots: set[str] = set()
             for session in found:
+                snapshots |= snapshots_of(session)
                 line = session.lines.get(namespace)
                 for checkpoint in [] if line is None else list(line.stored):
                     self._forget(checkpoint)
@@ -181,6 +187,7 @@ class MemorySessions(MemoryAgents, MemoryChunks):
                 if empty and session.record.agent_id == agent_id.lower():
                     del self._sessions[session.record.id]
             if found:
+                self._remove_snapshots(snapshots)
                 self._sweep()
             return erased
 

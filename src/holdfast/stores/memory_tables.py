@@ -24,6 +24,7 @@ from holdfast.model import (
     LogRecord,
     Payload,
     SessionRecord,
+    WorkspacePack,
     WriteRecord,
     utc_now,
 )
@@ -49,6 +50,7 @@ class Line:
     stored: list[Checkpoint] = field(default_factory=list)
     by_name: dict[str, Checkpoint] = field(default_factory=dict)
     by_external_id: dict[str, Checkpoint] = field(default_factory=dict)
+    by_label: dict[str, Checkpoint] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +97,8 @@ class MemoryTables(Store):
         self._sessions: dict[str, Session] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._chunks: dict[bytes, bytes] = {}
+        # By commit, with the time of the last put.
+        self._packs: dict[str, tuple[WorkspacePack, datetime]] = {}
         self._seq = 0
         self._log_id = 0
 
@@ -119,6 +123,8 @@ class MemoryTables(Store):
         line.by_name[record.name] = checkpoint
         if record.external_id is not None:
             line.by_external_id[record.external_id] = checkpoint
+        if record.label is not None:
+            line.by_label[record.label] = checkpoint
         self._checkpoints[record.id] = checkpoint
         insort(self._agents[record.agent_id].timeline, (record.created_at, record.id))
         return line
@@ -136,6 +142,8 @@ class MemoryTables(Store):
         del line.by_name[record.name]
         if record.external_id is not None:
             del line.by_external_id[record.external_id]
+        if record.label is not None:
+            del line.by_label[record.label]
 
     def close(self) -> None:
         self._closed = True
@@ -155,6 +163,16 @@ def roots_of(session: Session, without: Collection[int] = ()) -> Iterator[bytes]
         for record, _ in stored.values():
             if id(record) not in without:
                 yield record.payload.refs
+
+
+def snapshots_of(session: Session) -> set[str]:
+    """Return the commits that the checkpoints of a session name."""
+    return {
+        checkpoint.record.workspace_commit
+        for line in session.lines.values()
+        for checkpoint in line.stored
+        if checkpoint.record.workspace_commit is not None
+    }
 
 
 def own_bytes(payload: Payload) -> int:

@@ -26,6 +26,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidConfiguration,
     InvalidIdentifier,
+    PackMissing,
     SchemaMissing,
     SessionExists,
     SessionNotFound,
@@ -49,6 +50,8 @@ BY_SQLSTATE: Final[dict[str, type[HoldfastError]]] = {
     "HF007": InvalidConfiguration,
     "HF008": DigestMismatch,
     "HF009": StateCorrupt,
+    "HF010": PackMissing,
+    "HF011": InvalidIdentifier,
     "HF012": AlreadyResumed,
     "HF013": CheckpointNotFound,
     "08": StoreUnavailable,
@@ -101,7 +104,7 @@ def translate(error: Exception, url: str) -> HoldfastError:
     """Return what we raise instead of a driver's error."""
     kind = kind_of(error)
     said = _first_line(error)
-    if kind.code in _OWN_WORDS:
+    if isinstance(error, Error) and (error.sqlstate or "") in _OWN_WORDS:
         return kind(said)
     advice = _ADVICE.get(kind, "Nothing was written.")
     if kind is StoreUnavailable and _NO_DATABASE.search(said):
@@ -143,7 +146,7 @@ def _kind_without_state(error: Error) -> type[HoldfastError]:
 
 
 _OWN_WORDS: Final = frozenset(
-    kind.code for state, kind in BY_SQLSTATE.items() if state.startswith("HF") and state != "HF007"
+    state for state in BY_SQLSTATE if state.startswith("HF") and state != "HF007"
 )
 
 

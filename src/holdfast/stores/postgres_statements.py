@@ -46,7 +46,7 @@ from holdfast.stores.checks import (
 
 Row = Sequence[Any]
 
-_RECORD_COLUMNS: Final = 25
+_RECORD_COLUMNS: Final = 26
 # Further back than any checkpoint, and still a date for PostgreSQL.
 _LONGEST_AGE: Final = 1e11
 _CHECKPOINT_FILTERS: Final[Mapping[str, type]] = {
@@ -109,6 +109,8 @@ def put_statement(draft: NewCheckpoint, tenant: str, schema: str = DEFAULT_SCHEM
         "git_branch": draft.git_branch,
         "git_commit": draft.git_commit,
         "git_uncommitted": draft.git_uncommitted,
+        "workspace_commit": draft.workspace_commit,
+        "pack_required": draft.pack_required,
         "resumable": draft.resumable,
         "pinned": draft.pinned,
         "expires_at": _moment(draft.expires_at, "expires_at"),
@@ -298,12 +300,13 @@ def parse_checkpoint(row: Row) -> CheckpointRecord:
         git_branch=row[16],
         git_commit=row[17],
         git_uncommitted=row[18],
-        resumable=row[19],
-        pinned=row[20],
-        expires_at=_utc(row[21]),
-        metadata=_metadata(row[22]),
-        created_at=_known(_utc(row[23])),
-        restored_at=_utc(row[24]),
+        workspace_commit=row[19],
+        resumable=row[20],
+        pinned=row[21],
+        expires_at=_utc(row[22]),
+        metadata=_metadata(row[23]),
+        created_at=_known(_utc(row[24])),
+        restored_at=_utc(row[25]),
     )
 
 

@@ -1,16 +1,24 @@
-"""Rules that every store keeps alike: final states, the age of orphans, what a reference reaches."""
+"""Rules that every store keeps alike.
+
+Final states, the age of orphans, what a reference reaches, labels in one second, the order of packs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from holdfast.errors import InvalidIdentifier, PackMissing, StateCorrupt
 from holdfast.state.refs import RECORD_BYTES, digests_in
 
 FINAL_AGENT_STATUSES: Final = frozenset({"completed", "failed", "terminated"})
 ORPHAN_AGE: Final = timedelta(days=1)
+# More than this many packs for one snapshot are damage or malice: snapshots are packed together long before.
+MOST_PACKS: Final = 100_000
 _BATCH: Final = 500
+_LABEL_NUMBER: Final = re.compile("[0-9]{1,10}")
 
 
 def reachable(
@@ -44,3 +52,83 @@ def _enter(packed: Iterable[bytes], live: set[bytes]) -> list[bytes]:
                 if is_index:
                     indexes.append(digest)
     return indexes
+
+
+def next_label(label: str, taken: Iterable[str]) -> str:
+    """Return the label with the number that follows the highest one taken, or 2."""
+    numbers = (one[len(label) + 1 :] for one in taken if one.startswith(f"{label}-"))
+    counted = [int(number) for number in numbers if _LABEL_NUMBER.fullmatch(number)]
+    return f"{label}-{max(counted, default=1) + 1}"
+
+
+def pack_missing(commit: str) -> PackMissing:
+    """Return the refusal of what relies on a pack that is not stored."""
+    return PackMissing(
+        f"the workspace pack of commit {commit} is not stored. Nothing was stored: put that pack "
+        f"and repeat it"
+    )
+
+
+def packs_below(commits: Iterable[str], needs: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the stored packs that some commits are made of."""
+    found: set[str] = set()
+    frontier = list(commits)
+    while frontier:
+        commit = frontier.pop()
+        if commit in needs and commit not in found:
+            found.add(commit)
+            frontier.extend(needs[commit])
+    return found
+
+
+def unneeded_packs(
+    candidates: Collection[str], needs: Mapping[str, Sequence[str]], snapshots: Iterable[str]
+) -> set[str]:
+    """Return the candidates that neither a snapshot nor any pack that stays is made of."""
+    staying = (commit for commit in needs if commit not in candidates)
+    return (needs.keys() & candidates) - packs_below([*snapshots, *staying], needs)
+
+
+def refuse_pack_circle(
+    commit: str, bases: Iterable[str], needs: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse a pack that would need itself through others: nobody could ever apply it."""
+    if commit in packs_below(bases, needs):
+        raise InvalidIdentifier(
+            f"the pack of commit {commit} needs packs that need it. Nothing was stored"
+        )
+
+
+def pack_order(commit: str, needs: Mapping[str, Sequence[str]], have: Collection[str]) -> list[str]:
+    """Return the packs that a commit is made of in the order in which they can be applied.
+
+    Raises `PackMissing` for one that is not stored, and `StateCorrupt` for packs that need each
+    other or are more than `MOST_PACKS`.
+    """
+    if len(needs) > MOST_PACKS:
+        raise StateCorrupt(f"commit {commit} is made of more than {MOST_PACKS} packs")
+    held = set(have)
+    order: list[str] = []
+    # A commit is entered once to look at its needs and once more when they are in the order.
+    opened: set[str] = set()
+    stack = [] if commit in held else [(commit, False)]
+    while stack:
+        one, ready = stack.pop()
+        if ready:
+            order.append(one)
+            held.add(one)
+            opened.discard(one)
+        elif one not in held:
+            if one in opened:
+                raise StateCorrupt(
+                    f"the workspace packs of commits {commit} and {one} need each other"
+                )
+            if one not in needs:
+                raise PackMissing(
+                    f"the workspace pack of commit {one} is not stored, and commit {commit} is made "
+                    f"of it. Nothing was changed"
+                )
+            opened.add(one)
+            stack.append((one, True))
+            stack.extend((base, False) for base in reversed(needs[one]))
+    return order

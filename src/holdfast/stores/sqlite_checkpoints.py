@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, cast
 
 import apsw
 import orjson
@@ -66,7 +66,7 @@ class SqliteCheckpoints(SqliteSessions):
             moment = self._now()
             now = stamp(moment)
             agent_id = self._lock_session(connection, draft.session_id, session)
-            stored, replaced, seq = self._standing(connection, draft, now)
+            stored, replaced, seq, label = self._standing(connection, draft, now)
             if stored is not None:
                 return PutResult(stored, created=False)
             if draft.consumes is not None:
@@ -75,6 +75,8 @@ class SqliteCheckpoints(SqliteSessions):
                 connection.execute(SQL["checkpoints.delete"], (self.tenant, text_list(replaced)))
             stored_bytes = own_bytes + self._add_chunks(connection, chunks)
             self._require_chunks(connection, draft.expects)
+            if draft.pack_required:
+                self._require_packs(connection, [cast("str", draft.workspace_commit)])
             if seq is None:
                 (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
             row = (
@@ -86,7 +88,7 @@ class SqliteCheckpoints(SqliteSessions):
                 draft.external_id,
                 draft.parent_id,
                 draft.name,
-                draft.label,
+                label,
                 draft.description,
                 draft.checkpoint_type,
                 draft.retention_class,
@@ -97,6 +99,7 @@ class SqliteCheckpoints(SqliteSessions):
                 draft.git_branch,
                 draft.git_commit,
                 draft.git_uncommitted,
+                draft.workspace_commit,
                 draft.resumable,
                 draft.pinned,
                 expires,
@@ -124,8 +127,8 @@ class SqliteCheckpoints(SqliteSessions):
 
     def _standing(
         self, connection: apsw.Connection, draft: NewCheckpoint, now: str
-    ) -> tuple[CheckpointRecord | None, list[str], int | None]:
-        """Return the record if the id is stored already, else what to replace and the seq to keep."""
+    ) -> tuple[CheckpointRecord | None, list[str], int | None, str | None]:
+        """Return the record if the id is stored already, else what to replace, seq and label."""
         line = (now, self.tenant, draft.session_id, draft.namespace)
         found = all_rows(
             connection,
@@ -139,18 +142,23 @@ class SqliteCheckpoints(SqliteSessions):
                 draft.name,
                 *line,
                 draft.external_id,
+                *line,
+                draft.label,
             ),
         )
         if not found:
-            return None, [], None
+            return None, [], None, draft.label
         replaced: dict[str, None] = {}
-        seq = None
+        seq = holder = None
         for column, id_, its_seq, ours, expired in found:
             if column == "id":
                 if not ours:
                     raise CheckpointExists(f"the id {draft.id} belongs to another session")
                 row = all_rows(connection, "sqlite.put.stored", (draft.id,))[0]
-                return rows.checkpoint(row), [], None
+                return rows.checkpoint(row), [], None, None
+            if column == "label":
+                holder = id_
+                continue
             # What has expired is gone for everybody who asks, so it stands in nobody's way.
             if not expired:
                 if not draft.replace:
@@ -161,7 +169,15 @@ class SqliteCheckpoints(SqliteSessions):
                     )
                 seq = its_seq if column == "external_id" else seq
             replaced[id_] = None
-        return None, list(replaced), seq
+        label = draft.label
+        if holder is not None and holder not in replaced:
+            label = self._next_label(connection, draft)
+        return None, list(replaced), seq, label
+
+    def _next_label(self, connection: apsw.Connection, draft: NewCheckpoint) -> str:
+        values = (draft.label, self.tenant, draft.session_id, draft.namespace)
+        ((highest,),) = all_rows(connection, "sqlite.put.last_label", values)
+        return f"{draft.label}-{max(highest or 1, 1) + 1}"
 
     def _trim(
         self, connection: apsw.Connection, draft: NewCheckpoint, moment: datetime, now: str

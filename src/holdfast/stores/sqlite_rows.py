@@ -50,15 +50,15 @@ def checkpoint(row: Row) -> CheckpointRecord:
     """Read a row of ``session_checkpoints``; listings of thousands of rows spend their time here."""
     values = list(row)
     values[18] = row[18] == 1
-    values[19] = row[19] == 1
     values[20] = row[20] == 1
-    if row[21] is not None:
-        values[21] = datetime.fromisoformat(row[21])
+    values[21] = row[21] == 1
     if row[22] is not None:
-        values[22] = load_document(row[22])
-    values[23] = datetime.fromisoformat(row[23])
-    if row[24] is not None:
-        values[24] = datetime.fromisoformat(row[24])
+        values[22] = datetime.fromisoformat(row[22])
+    if row[23] is not None:
+        values[23] = load_document(row[23])
+    values[24] = datetime.fromisoformat(row[24])
+    if row[25] is not None:
+        values[25] = datetime.fromisoformat(row[25])
     # A frozen dataclass sets its fields by name, one slow call each; their slots are set at once.
     record = object.__new__(CheckpointRecord)
     for set_slot, value in zip(_CHECKPOINT_SLOTS, values, strict=True):

@@ -32,6 +32,7 @@ from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
 from holdfast.stores.sqlite_chunks import SqliteChunks
 from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_packs import SqlitePacks
 from holdfast.stores.sqlite_rows import Row, stamp
 
 _SESSION_FILTERS: Final = (
@@ -42,7 +43,7 @@ _SESSION_FILTERS: Final = (
 )
 
 
-class SqliteSessions(SqliteAgents, SqliteChunks):
+class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks):
     """Sessions and their logs."""
 
     def create_session(self, draft: NewSession) -> SessionRecord:
@@ -158,9 +159,11 @@ class SqliteSessions(SqliteAgents, SqliteChunks):
         check_filter(session_id, "session id", str)
 
         def erase(connection: apsw.Connection) -> bool:
+            snapshots = self._snapshots_of(connection, text_list([session_id]))
             connection.execute(SQL["sessions.delete"], (self.tenant, session_id))
             if not connection.changes():
                 return False
+            self._remove_snapshots(connection, snapshots)
             self._sweep(connection)
             return True
 
@@ -174,12 +177,14 @@ class SqliteSessions(SqliteAgents, SqliteChunks):
         def erase(connection: apsw.Connection) -> int:
             if not all_rows(connection, "sqlite.erase.found", (self.tenant, sessions)):
                 return 0
+            snapshots = self._snapshots_of(connection, sessions)
             part = (self.tenant, sessions, namespace)
             connection.execute(SQL["sqlite.erase.checkpoints"], part)
             erased = connection.changes()
             connection.execute(SQL["sqlite.erase.writes"], part)
             values = (self.tenant, sessions, agent_id.lower())
             connection.execute(SQL["sqlite.erase.empty_sessions"], values)
+            self._remove_snapshots(connection, snapshots)
             self._sweep(connection)
             return erased
 

@@ -20,6 +20,8 @@ from __future__ import annotations
 from holdfast.testing.checkpointers import CheckpointerContract
 from holdfast.testing.checkpoints import CheckpointContract
 from holdfast.testing.content import ContentContract
+from holdfast.testing.labels import LabelContract
+from holdfast.testing.packs import PackContract
 from holdfast.testing.savers import SaverContract
 from holdfast.testing.sessions import SessionContract
 from holdfast.testing.trims import TrimContract
@@ -35,6 +37,8 @@ class StoreContract(
     ContentContract,
     TrimContract,
     WriteContract,
+    LabelContract,
+    PackContract,
     UpkeepContract,
 ):
     """Everything that a store promises. Override the fixtures ``store`` and ``neighbour``."""

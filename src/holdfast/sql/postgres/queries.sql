@@ -115,8 +115,8 @@ GROUP BY s.tenant, s.id ORDER BY s.created_at DESC, s.id DESC
 -- name: checkpoints.list
 SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
-    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
-    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
 FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now())
 
@@ -173,8 +173,8 @@ ORDER BY c.seq DESC LIMIT %(limit)s::bigint
 -- name: checkpoints.latest_of_agent
 SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
-    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
-    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
 FROM holdfast.session_checkpoints AS c
 WHERE c.agent_id = %(agent_id)s::uuid AND c.tenant = %(tenant)s
     AND (c.expires_at IS NULL OR c.expires_at > now())
@@ -191,8 +191,8 @@ WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
     AND (c.expires_at IS NULL OR c.expires_at > now()) AND holdfast.durably()
 RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
-    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
-    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at;
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at;
 
 -- name: checkpoints.delete
 WITH gone AS (
@@ -211,6 +211,10 @@ SELECT count(*) FROM gone;
 -- name: checkpoints.ids
 SELECT c.id FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
+
+-- name: checkpoints.workspace_commits
+SELECT DISTINCT c.workspace_commit FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND c.workspace_commit IS NOT NULL;
 
 -- name: chunks.read
 SELECT k.digest, k.codec, k.data FROM holdfast.chunks AS k
@@ -244,6 +248,23 @@ AND l.level = %(level)s
 -- name: logs.order
 ORDER BY l.id LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint
 
+-- name: packs.find
+SELECT w.commit_id FROM holdfast.workspace_packs AS w
+WHERE w.tenant = %(tenant)s AND w.commit_id = ANY (%(commits)s::text[]);
+
+-- name: packs.below
+SELECT b.commit_id, b.needs::text
+FROM holdfast.packs_below(%(tenant)s, ARRAY[%(commit)s::text], %(have)s::text[]) AS b
+LIMIT %(limit)s::bigint;
+
+-- name: packs.data
+SELECT w.data FROM holdfast.workspace_packs AS w
+WHERE w.tenant = %(tenant)s AND w.commit_id = %(commit)s;
+
+-- name: packs.usage
+SELECT count(*), coalesce(sum(octet_length(w.data)), 0)::bigint
+FROM holdfast.workspace_packs AS w WHERE w.tenant = %(tenant)s;
+
 -- name: migrations.list
 SELECT version, checksum FROM holdfast.schema_migrations ORDER BY version;
 
@@ -253,12 +274,20 @@ INSERT INTO holdfast.schema_migrations (version, checksum) VALUES (%(version)s, 
 -- name: postgres.put
 SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
-    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
-    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at, p.created, p.removed
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at, p.created, p.removed
 FROM holdfast.put(
     %(tenant)s, %(draft)s::jsonb, %(manifest)s, %(refs)b::bytea,
     %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[]) AS p,
     LATERAL (SELECT (p.checkpoint).*) AS c;
+
+-- name: postgres.packs.put
+SELECT holdfast.put_pack(
+    %(tenant)s, %(commit)s, %(needs)s::text[], %(data)b::bytea, %(replace)s);
+
+-- name: postgres.packs.remove
+SELECT r.packs, r.bytes FROM holdfast.remove_packs(
+    %(tenant)s, %(commits)s::text[], clock_timestamp() - %(grace)s::interval, %(dry_run)s) AS r;
 
 -- name: postgres.put_writes
 SELECT holdfast.put_writes(
@@ -270,8 +299,8 @@ SELECT holdfast.put_writes(
 -- One checkpoint with everything that its state is made of; *.where fragments go between.
 SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
-    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted, c.resumable,
-    c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
     c.manifest, c.refs, k.digests, k.data
 FROM (
     SELECT c.* FROM holdfast.session_checkpoints AS c

@@ -98,8 +98,8 @@ GROUP BY sessions.id ORDER BY sessions.created_at DESC, sessions.id DESC
 -- name: checkpoints.list
 SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
     checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
-    git_branch, git_commit, git_uncommitted, resumable, pinned, expires_at, metadata,
-    created_at, restored_at
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at
 FROM session_checkpoints WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?)
 
 -- name: checkpoints.where.session_id
@@ -157,8 +157,8 @@ ORDER BY seq DESC LIMIT ?
 -- name: checkpoints.latest_of_agent
 SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
     checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
-    git_branch, git_commit, git_uncommitted, resumable, pinned, expires_at, metadata,
-    created_at, restored_at
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at
 FROM session_checkpoints
 WHERE agent_id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY created_at DESC, id DESC LIMIT 1;
@@ -181,6 +181,10 @@ DELETE FROM session_checkpoints WHERE tenant = ? AND expires_at <= ?;
 -- name: checkpoints.ids
 SELECT id FROM session_checkpoints
 WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY seq;
+
+-- name: checkpoints.workspace_commits
+SELECT DISTINCT workspace_commit FROM session_checkpoints
+WHERE tenant = ? AND workspace_commit IS NOT NULL;
 
 -- name: chunks.read
 SELECT digest, codec, data FROM chunks
@@ -208,6 +212,29 @@ AND level = ?
 
 -- name: logs.order
 ORDER BY id LIMIT ? OFFSET ?
+
+-- name: packs.find
+SELECT commit_id FROM workspace_packs
+WHERE tenant = ? AND commit_id IN (SELECT value FROM json_each(?));
+
+-- name: packs.below
+-- The packs that a commit is made of, without those that are there already and what only they need.
+WITH RECURSIVE below (commit_id) AS (
+    SELECT ?2
+    UNION
+    SELECT base.value
+    FROM below JOIN workspace_packs AS pack ON pack.tenant = ?1 AND pack.commit_id = below.commit_id,
+        json_each(pack.needs) AS base
+    WHERE base.value NOT IN (SELECT value FROM json_each(?3))
+    LIMIT ?4)
+SELECT pack.commit_id, pack.needs
+FROM below JOIN workspace_packs AS pack ON pack.tenant = ?1 AND pack.commit_id = below.commit_id;
+
+-- name: packs.data
+SELECT data FROM workspace_packs WHERE tenant = ? AND commit_id = ?;
+
+-- name: packs.usage
+SELECT count(*), coalesce(sum(length(data)), 0) FROM workspace_packs WHERE tenant = ?;
 
 -- name: migrations.list
 SELECT version, checksum FROM schema_migrations ORDER BY version;
@@ -240,7 +267,7 @@ SELECT agent_id FROM sessions WHERE tenant = ? AND id = ?;
 UPDATE sessions SET updated_at = ? WHERE tenant = ? AND id = ?;
 
 -- name: sqlite.put.standing
--- What stands against a draft: an equal id, name or external id.
+-- What stands against a draft: an equal id, name, external id or label.
 SELECT 'id', id, seq, tenant = ? AND session_id = ?, expires_at <= ?
 FROM session_checkpoints WHERE id = ?
 UNION ALL
@@ -248,7 +275,17 @@ SELECT 'name', id, seq, 1, expires_at <= ? FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND namespace = ? AND name = ?
 UNION ALL
 SELECT 'external_id', id, seq, 1, expires_at <= ? FROM session_checkpoints
-WHERE tenant = ? AND session_id = ? AND namespace = ? AND external_id = ?;
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND external_id = ?
+UNION ALL
+SELECT 'label', id, seq, 1, expires_at <= ? FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND label = ?;
+
+-- name: sqlite.put.last_label
+-- The highest number after the label; what follows a hyphen and is no such number does not count.
+SELECT max(CAST(substr(label, length(?1) + 2) AS INTEGER)) FROM session_checkpoints
+WHERE tenant = ?2 AND session_id = ?3 AND namespace = ?4
+    AND label > ?1 || '-' AND label < ?1 || '.'
+    AND substr(label, length(?1) + 2) NOT GLOB '*[^0-9]*' AND length(label) < length(?1) + 12;
 
 -- name: sqlite.put.consume
 UPDATE session_checkpoints SET consumed_at = ?
@@ -263,8 +300,8 @@ WHERE id = ? AND tenant = ? AND session_id = ? AND namespace = ?
 -- name: sqlite.put.stored
 SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
     checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
-    git_branch, git_commit, git_uncommitted, resumable, pinned, expires_at, metadata,
-    created_at, restored_at
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at
 FROM session_checkpoints WHERE id = ?;
 
 -- name: sqlite.put.chunk
@@ -282,9 +319,9 @@ UPDATE sequences SET value = value + 1 WHERE name = 'checkpoints' RETURNING valu
 -- name: sqlite.put.checkpoint
 INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
     parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
-    size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, resumable, pinned,
-    expires_at, metadata, created_at, state_snapshot, refs)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable,
+    pinned, expires_at, metadata, created_at, state_snapshot, refs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sqlite.put.excess
 -- What lies above the cap of the draft's class or past the age of its own, but never the newest
@@ -311,6 +348,25 @@ DELETE FROM session_checkpoints
 WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
     AND (restoring_until IS NULL OR restoring_until <= ?)
 RETURNING id, seq;
+
+-- name: sqlite.packs.put
+INSERT INTO workspace_packs (tenant, commit_id, needs, touched_at, data) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET needs = excluded.needs, touched_at = excluded.touched_at,
+    data = excluded.data;
+
+-- name: sqlite.packs.touch
+UPDATE workspace_packs SET touched_at = ? WHERE tenant = ? AND commit_id = ?;
+
+-- name: sqlite.packs.all
+SELECT commit_id, needs, touched_at, length(data) FROM workspace_packs WHERE tenant = ?;
+
+-- name: sqlite.packs.delete
+DELETE FROM workspace_packs WHERE tenant = ? AND commit_id IN (SELECT value FROM json_each(?));
+
+-- name: sqlite.packs.of_sessions
+SELECT DISTINCT workspace_commit FROM session_checkpoints
+WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?))
+    AND workspace_commit IS NOT NULL;
 
 -- name: sqlite.write.insert
 INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,

@@ -8,6 +8,7 @@
 --   HF001 chunks missing       HF002 session not found    HF003 agent not found
 --   HF004 checkpoint exists    HF005 session exists       HF006 agent exists
 --   HF007 wrong isolation      HF008 state cannot be read HF009 references cannot be followed
+--   HF010 workspace pack missing                          HF011 workspace packs in a circle
 --   HF012 already resumed      HF013 nothing to go on from
 
 CREATE TABLE holdfast.agents (
@@ -94,7 +95,7 @@ CREATE TABLE holdfast.session_checkpoints (
     git_branch       text,
     git_commit       text,
     git_uncommitted  boolean NOT NULL DEFAULT false,
-    workspace_commit text,
+    workspace_commit text COLLATE "C",
     resumable        boolean NOT NULL DEFAULT true,
     pinned           boolean NOT NULL DEFAULT false,
     consumed_at      timestamptz,
@@ -122,6 +123,12 @@ CREATE INDEX checkpoints_by_class
     WHERE NOT pinned;
 CREATE INDEX checkpoints_by_expiry
     ON holdfast.session_checkpoints (tenant, expires_at) WHERE expires_at IS NOT NULL;
+CREATE UNIQUE INDEX checkpoints_by_label
+    ON holdfast.session_checkpoints (tenant, session_id, namespace, label)
+    WHERE label IS NOT NULL;
+CREATE INDEX checkpoints_by_workspace
+    ON holdfast.session_checkpoints (tenant, workspace_commit)
+    WHERE workspace_commit IS NOT NULL;
 
 -- Content, stored once under its digest. Codec 0 is plain: compression is left to TOAST, so that SQL
 -- can read what is stored.
@@ -192,21 +199,18 @@ CREATE TABLE holdfast.session_logs (
 
 CREATE INDEX logs_by_session ON holdfast.session_logs (tenant, session_id, id);
 
+-- Shared by all sessions of a tenant, as chunks are: a fork has the files of what it was forked from.
 CREATE TABLE holdfast.workspace_packs (
     tenant     text COLLATE "C" NOT NULL DEFAULT 'default',
-    id         text COLLATE "C" PRIMARY KEY,
-    session_id text COLLATE "C" NOT NULL,
-    commits    jsonb NOT NULL,
-    builds_on  jsonb NOT NULL,
+    commit_id  text COLLATE "C" NOT NULL,
+    needs      jsonb NOT NULL,
+    touched_at timestamptz NOT NULL DEFAULT now(),
     data       bytea NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE
+    PRIMARY KEY (tenant, commit_id)
 );
 
 -- A git pack is compressed already.
 ALTER TABLE holdfast.workspace_packs ALTER COLUMN data SET STORAGE EXTERNAL;
-
-CREATE INDEX packs_by_session ON holdfast.workspace_packs (tenant, session_id);
 
 CREATE TABLE holdfast.schema_migrations (
     version    integer PRIMARY KEY,
@@ -259,6 +263,12 @@ COMMENT ON COLUMN holdfast.session_checkpoints.metadata IS 'The caller''s own da
 COMMENT ON COLUMN holdfast.session_checkpoints.created_at IS 'When it was made.';
 COMMENT ON COLUMN holdfast.session_checkpoints.restored_at IS
     'When it was last restored; null if never.';
+COMMENT ON COLUMN holdfast.session_checkpoints.workspace_commit IS
+    'The snapshot of the project''s files: a commit of the private git store.';
+COMMENT ON COLUMN holdfast.workspace_packs.needs IS
+    'The commits that must be there before this pack can be applied.';
+COMMENT ON COLUMN holdfast.workspace_packs.touched_at IS
+    'When it was last put; a young one may belong to a checkpoint that is still to come.';
 COMMENT ON COLUMN holdfast.chunks.digest IS
     'One byte that names the algorithm (18: SHA-256), then the digest of the plain bytes.';
 COMMENT ON COLUMN holdfast.chunks.codec IS '0: plain.';
@@ -604,6 +614,30 @@ BEGIN
     RETURN added;
 END $$;
 
+-- The label itself if its session and namespace do not have it yet, else with the next number. Only
+-- who holds the session's row may ask: nobody else can take it meanwhile.
+CREATE FUNCTION holdfast.free_label(
+    p_tenant text, p_session text, p_namespace text, p_label text
+)
+RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    highest bigint;
+BEGIN
+    IF NOT EXISTS (SELECT FROM holdfast.session_checkpoints AS c
+                    WHERE c.tenant = p_tenant AND c.session_id = p_session
+                      AND c.namespace = p_namespace AND c.label = p_label) THEN
+        RETURN p_label;
+    END IF;
+    -- A full stop follows the hyphen in the order of bytes. What is no number does not count.
+    SELECT max(substring(c.label FROM length(p_label) + 2)::bigint) INTO highest
+      FROM holdfast.session_checkpoints AS c
+     WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
+       AND c.label > p_label || '-' AND c.label < p_label || '.'
+       AND substring(c.label FROM length(p_label) + 2) ~ '^[0-9]{1,10}$';
+    RETURN p_label || '-' || greatest(coalesce(highest, 1), 1) + 1;
+END $$;
+
 -- Stores a checkpoint in one round trip, whole or not at all, and trims. A single statement could
 -- not: it would keep its snapshot from before the wait for the lock, and trim by it.
 CREATE FUNCTION holdfast.put(
@@ -707,13 +741,20 @@ BEGIN
         removed := removed || taken.id;
     END LOOP;
 
+    IF draft.label IS NOT NULL THEN
+        draft.label := holdfast.free_label(
+            p_tenant, draft.session_id, draft.namespace, draft.label);
+    END IF;
+    IF (p_draft -> 'pack_required')::boolean THEN
+        PERFORM holdfast.require_packs(p_tenant, ARRAY[draft.workspace_commit]);
+    END IF;
     added := holdfast.add_chunks(p_tenant, p_digests, p_data, p_expects);
 
     INSERT INTO holdfast.session_checkpoints AS c (
         tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
         description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
-        version, size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, resumable,
-        pinned, expires_at, metadata, created_at)
+        version, size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted,
+        workspace_commit, resumable, pinned, expires_at, metadata, created_at)
     VALUES (
         p_tenant, draft.id, draft.external_id, draft.session_id, agent, draft.namespace,
         coalesce(position_kept,
@@ -721,8 +762,9 @@ BEGIN
         draft.parent_id, draft.name, draft.label, draft.description, draft.checkpoint_type,
         draft.retention_class, p_manifest::jsonb, p_manifest, p_refs, draft.run_id, draft.version,
         draft.size_bytes, octet_length(p_manifest) + octet_length(p_refs) + added,
-        draft.git_branch, draft.git_commit, draft.git_uncommitted, draft.resumable, draft.pinned,
-        draft.expires_at, draft.metadata, coalesce(draft.created_at, moment))
+        draft.git_branch, draft.git_commit, draft.git_uncommitted, draft.workspace_commit,
+        draft.resumable, draft.pinned, draft.expires_at, draft.metadata,
+        coalesce(draft.created_at, moment))
     RETURNING c.* INTO checkpoint;
 
     IF keep IS NOT NULL THEN
@@ -767,6 +809,113 @@ BEGIN
     checkpoint.manifest := NULL;
     checkpoint.state_snapshot := NULL;
     checkpoint.refs := NULL;
+END $$;
+
+-- Packs of workspaces. A pack is stored only when those that it needs are, and a sweep keeps what a
+-- kept pack needs, so every stored pack can be applied.
+
+-- The packs that some commits are made of, without those that are there already.
+CREATE FUNCTION holdfast.packs_below(p_tenant text, p_commits text[], p_have text[])
+RETURNS TABLE (commit_id text, needs jsonb)
+LANGUAGE sql STABLE AS $$
+    WITH RECURSIVE below (commit_id) AS (
+        SELECT wanted.commit_id FROM unnest(p_commits) AS wanted (commit_id)
+        UNION
+        SELECT base.commit_id
+          FROM below
+          JOIN holdfast.workspace_packs AS w
+            ON w.tenant = p_tenant AND w.commit_id = below.commit_id
+         CROSS JOIN LATERAL jsonb_array_elements_text(w.needs) AS base (commit_id)
+         WHERE base.commit_id <> ALL (p_have)
+    )
+    SELECT w.commit_id, w.needs
+      FROM below
+      JOIN holdfast.workspace_packs AS w
+        ON w.tenant = p_tenant AND w.commit_id = below.commit_id
+$$;
+
+CREATE FUNCTION holdfast.require_packs(p_tenant text, p_commits text[])
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    missing text := (
+        SELECT min(wanted.commit_id) FROM unnest(p_commits) AS wanted (commit_id)
+         WHERE NOT EXISTS (SELECT FROM holdfast.workspace_packs AS w
+                            WHERE w.tenant = p_tenant AND w.commit_id = wanted.commit_id));
+BEGIN
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'the workspace pack of commit % is not stored. Nothing was stored: put '
+            'that pack and repeat it', missing USING ERRCODE = 'HF010';
+    END IF;
+END $$;
+
+-- Stores a pack, or only says that it is still of use when it is there, and tells which.
+CREATE FUNCTION holdfast.put_pack(
+    p_tenant text, p_commit text, p_needs text[], p_data bytea, p_replace boolean
+)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM holdfast.lock_tenant(p_tenant, false);
+    IF NOT p_replace THEN
+        UPDATE holdfast.workspace_packs AS w SET touched_at = clock_timestamp()
+         WHERE w.tenant = p_tenant AND w.commit_id = p_commit;
+        IF FOUND THEN
+            RETURN false;
+        END IF;
+    END IF;
+    PERFORM holdfast.require_packs(p_tenant, p_needs);
+    IF EXISTS (SELECT FROM holdfast.packs_below(p_tenant, p_needs, '{}') AS b
+                WHERE b.commit_id = p_commit) THEN
+        RAISE EXCEPTION 'the pack of commit % needs packs that need it. Nothing was stored',
+            p_commit USING ERRCODE = 'HF011';
+    END IF;
+    INSERT INTO holdfast.workspace_packs AS w (tenant, commit_id, needs, touched_at, data)
+    VALUES (p_tenant, p_commit, to_jsonb(p_needs), clock_timestamp(), p_data)
+    ON CONFLICT (tenant, commit_id) DO UPDATE
+       SET needs = excluded.needs, touched_at = excluded.touched_at, data = excluded.data
+     WHERE p_replace;
+    RETURN FOUND;
+END $$;
+
+-- Removes packs that neither a checkpoint nor a pack that stays needs: of p_commits, or of all that
+-- were last put before p_before. A put that requires a pack looks for it under the lock that is taken
+-- here exclusively, so it finds it and keeps it, or is refused.
+CREATE FUNCTION holdfast.remove_packs(
+    p_tenant text, p_commits text[], p_before timestamptz, p_dry_run boolean,
+    OUT packs bigint, OUT bytes bigint
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    doomed text[];
+BEGIN
+    IF NOT p_dry_run THEN
+        PERFORM holdfast.lock_tenant(p_tenant, true);
+    END IF;
+    WITH stored AS MATERIALIZED (
+        SELECT w.commit_id,
+               CASE WHEN p_commits IS NULL THEN w.touched_at < p_before
+                    ELSE w.commit_id = ANY (p_commits) END AS may_go
+          FROM holdfast.workspace_packs AS w WHERE w.tenant = p_tenant
+    ), roots AS (
+        SELECT s.commit_id FROM stored AS s WHERE NOT s.may_go
+        UNION
+        SELECT c.workspace_commit FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.workspace_commit IS NOT NULL
+    )
+    SELECT coalesce(array_agg(s.commit_id), '{}') INTO doomed
+      FROM stored AS s
+     WHERE s.may_go AND s.commit_id NOT IN (
+            SELECT b.commit_id
+              FROM holdfast.packs_below(
+                       p_tenant, ARRAY(SELECT r.commit_id FROM roots AS r), '{}') AS b);
+    SELECT count(*), coalesce(sum(octet_length(w.data)), 0) INTO packs, bytes
+      FROM holdfast.workspace_packs AS w
+     WHERE w.tenant = p_tenant AND w.commit_id = ANY (doomed);
+    IF NOT p_dry_run THEN
+        DELETE FROM holdfast.workspace_packs AS w
+         WHERE w.tenant = p_tenant AND w.commit_id = ANY (doomed);
+    END IF;
 END $$;
 
 -- Stores pending writes in one round trip. p_writes holds the small columns of each, p_manifests and
@@ -911,6 +1060,18 @@ BEGIN
     SELECT count(*), coalesce(sum(freed.size), 0) INTO chunks, bytes FROM freed;
 END $$;
 
+-- The packs that the files of some sessions are made of.
+CREATE FUNCTION holdfast.snapshots_of(p_tenant text, p_sessions text[])
+RETURNS text[]
+LANGUAGE sql STABLE AS $$
+    SELECT ARRAY(
+        SELECT b.commit_id
+          FROM holdfast.packs_below(p_tenant, ARRAY(
+                   SELECT DISTINCT c.workspace_commit FROM holdfast.session_checkpoints AS c
+                    WHERE c.tenant = p_tenant AND c.session_id = ANY (p_sessions)
+                      AND c.workspace_commit IS NOT NULL), '{}') AS b)
+$$;
+
 -- Removes chunks that nothing refers to; with p_session it first erases that session. The long look
 -- happens without the lock. Under it follows what has become referenced since, and then the whole
 -- removal, so nobody ever sees an index chunk without the chunks below it.
@@ -923,6 +1084,7 @@ DECLARE
     since xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
     orphaned_before timestamptz := clock_timestamp() - interval '1 day';
     look record;
+    snapshots text[];
 BEGIN
     chunks := 0;
     bytes := 0;
@@ -960,8 +1122,12 @@ BEGIN
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
     IF p_session IS NOT NULL THEN
+        snapshots := holdfast.snapshots_of(p_tenant, ARRAY[p_session]);
         DELETE FROM holdfast.sessions AS s WHERE s.tenant = p_tenant AND s.id = p_session;
         erased := FOUND;
+        IF snapshots <> '{}' THEN
+            PERFORM holdfast.remove_packs(p_tenant, snapshots, NULL, false);
+        END IF;
     END IF;
     DELETE FROM holdfast.checkpoint_writes AS w
      WHERE w.tenant = p_tenant AND w.created_at < orphaned_before
@@ -988,6 +1154,7 @@ DECLARE
     since xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
     look record;
     erased bigint;
+    snapshots text[];
 BEGIN
     IF NOT EXISTS (SELECT FROM holdfast.sessions AS s
                     WHERE s.tenant = p_tenant AND s.id = ANY (p_threads)) THEN
@@ -997,9 +1164,13 @@ BEGIN
       FROM holdfast.find_dead(p_tenant, p_threads, p_namespace, '-infinity') AS f;
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
+    snapshots := holdfast.snapshots_of(p_tenant, p_threads);
     DELETE FROM holdfast.session_checkpoints AS c
      WHERE c.tenant = p_tenant AND c.session_id = ANY (p_threads) AND c.namespace = p_namespace;
     GET DIAGNOSTICS erased = ROW_COUNT;
+    IF snapshots <> '{}' THEN
+        PERFORM holdfast.remove_packs(p_tenant, snapshots, NULL, false);
+    END IF;
     DELETE FROM holdfast.checkpoint_writes AS w
      WHERE w.tenant = p_tenant AND w.session_id = ANY (p_threads) AND w.namespace = p_namespace;
     DELETE FROM holdfast.sessions AS s
@@ -1018,12 +1189,18 @@ END $$;
 
 DROP FUNCTION holdfast.erase_threads(text, text[], text, uuid);
 DROP FUNCTION holdfast.sweep(text, text, boolean);
+DROP FUNCTION holdfast.snapshots_of(text, text[]);
 DROP FUNCTION holdfast.remove_dead(text, bytea[], bytea[], xid, timestamptz);
 DROP FUNCTION holdfast.find_dead(text, text[], text, timestamptz);
 DROP FUNCTION holdfast.copy_session(text, text, jsonb, uuid[], uuid[], boolean);
 DROP FUNCTION holdfast.put_writes(
     text, jsonb, text, text, jsonb, text[], bytea[], bytea[], bytea[], bytea[]);
+DROP FUNCTION holdfast.remove_packs(text, text[], timestamptz, boolean);
+DROP FUNCTION holdfast.put_pack(text, text, text[], bytea, boolean);
+DROP FUNCTION holdfast.require_packs(text, text[]);
+DROP FUNCTION holdfast.packs_below(text, text[], text[]);
 DROP FUNCTION holdfast.put(text, jsonb, text, bytea, bytea[], bytea[], bytea[]);
+DROP FUNCTION holdfast.free_label(text, text, text, text);
 DROP FUNCTION holdfast.add_chunks(text, bytea[], bytea[], bytea[]);
 DROP FUNCTION holdfast.create_session(text, jsonb);
 DROP FUNCTION holdfast.create_agent(text, jsonb);

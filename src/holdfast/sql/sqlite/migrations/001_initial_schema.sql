@@ -132,6 +132,10 @@ CREATE INDEX checkpoints_by_agent
     ON session_checkpoints (agent_id, created_at DESC, id DESC);
 CREATE INDEX checkpoints_by_expiry
     ON session_checkpoints (tenant, expires_at) WHERE expires_at IS NOT NULL;
+CREATE UNIQUE INDEX checkpoints_by_label
+    ON session_checkpoints (tenant, session_id, namespace, label) WHERE label IS NOT NULL;
+CREATE INDEX checkpoints_by_workspace
+    ON session_checkpoints (tenant, workspace_commit) WHERE workspace_commit IS NOT NULL;
 
 -- Content, stored once under its digest. Codec 0 is plain, 1 is zstd.
 CREATE TABLE chunks (
@@ -186,15 +190,15 @@ CREATE TABLE session_logs (
 
 CREATE INDEX logs_by_session ON session_logs (tenant, session_id, id);
 
+-- Shared by all sessions of a tenant, as chunks are: a fork has the files of what it was forked from.
+-- needs is a JSON array of the commits that must be there before this pack can be applied.
 CREATE TABLE workspace_packs (
     tenant     TEXT NOT NULL DEFAULT 'default',
-    id         TEXT PRIMARY KEY NOT NULL,
-    session_id TEXT NOT NULL,
-    commits    TEXT NOT NULL CHECK (json_valid(commits)),
-    builds_on  TEXT NOT NULL CHECK (json_valid(builds_on)),
+    commit_id  TEXT NOT NULL,
+    needs      TEXT NOT NULL CHECK (json_valid(needs)),
+    touched_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     data       BLOB NOT NULL,
-    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
-    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+    PRIMARY KEY (tenant, commit_id)
 ) STRICT;
 
 CREATE TABLE schema_migrations (
