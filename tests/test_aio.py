@@ -20,8 +20,8 @@ from holdfast.sessions import Session, SessionManager
 from holdfast.stores.memory import MemoryStore
 
 PAIRS = [(Session, AsyncSession), (SessionManager, AsyncSessionManager)]
-# What belongs to one side only: the inner seam of resuming, and Python's two context protocols.
-ONE_SIDED = {"resume_from"}
+# What belongs to one side only: the inner seams of resuming and of steps, and Python's two context protocols.
+ONE_SIDED = {"open_ledger", "resume_from"}
 
 
 def public(cls: type) -> dict[str, Any]:

@@ -7,6 +7,7 @@ only then, so that what comes next sees either the whole effect or none of it.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,8 +15,9 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
 from holdfast.model import (
     AgentRecord,
@@ -196,6 +198,82 @@ class AsyncSession:
             await self._run(guard.__exit__, type(error), error, error.__traceback__)
             raise
         await self._run(guard.__exit__, None, None, None)
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Awaitable[R]],
+        /,
+        *args: Any,
+        key: str | None = None,
+        policy: str = "fail",
+        reconcile: Callable[[Effect], Verdict | None] | None = None,
+        idempotent: bool = False,
+        **kwargs: Any,
+    ) -> R: ...
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., R],
+        /,
+        *args: Any,
+        key: str | None = None,
+        policy: str = "fail",
+        reconcile: Callable[[Effect], Verdict | None] | None = None,
+        idempotent: bool = False,
+        **kwargs: Any,
+    ) -> R: ...
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., R],
+        /,
+        *args: Any,
+        key: str | None = None,
+        policy: str = "fail",
+        reconcile: Callable[[Effect], Verdict | None] | None = None,
+        idempotent: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """See `Session.step`; the function and ``reconcile`` may be async.
+
+        A body that is cancelled may have happened or not: it is recorded as unknown.
+        """
+        call = Call(name, function, args, kwargs, key, policy, reconcile, idempotent)
+        return await self._session.open_ledger().run_async(call, self._run)
+
+    def effect(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        key: Callable[..., str] | str | None = None,
+        policy: str = "fail",
+        reconcile: Callable[[Effect], Verdict | None] | None = None,
+        idempotent: bool = False,
+    ) -> Callable[..., Any]:
+        """See `Session.effect`; what it makes is awaited."""
+
+        declared = Declaration(name, key, policy, reconcile, idempotent)
+
+        def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(body)
+            async def recorded(*args: Any, **kwargs: Any) -> Any:
+                call = declared.call(body, args, kwargs)
+                return await self._session.open_ledger().run_async(call, self._run)
+
+            return recorded
+
+        return decorate if function is None else decorate(function)
+
+    async def effects(self, *, status: str | None = None, limit: int | None = None) -> list[Effect]:
+        """See `Session.effects`; their results are read already."""
+        return await self._run(
+            lambda: [one.loaded() for one in self._session.effects(status=status, limit=limit)]
+        )
 
     async def load_checkpoint(self, reference: str, *, force: bool = False) -> Checkpoint:
         """See `Session.load_checkpoint`."""

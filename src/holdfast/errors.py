@@ -12,7 +12,9 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── StateNotSerializable
     │   ├── IllegalTransition
     │   ├── NotResumable
-    │   └── NotInitialised
+    │   ├── NotInitialised
+    │   ├── InvalidStep
+    │   └── ArgumentsNotFingerprintable
     ├── LookupFailedError          what was asked for is not there
     │   ├── SessionNotFound
     │   ├── AgentNotFound
@@ -42,6 +44,13 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── SchemaTooNew
     │   ├── SchemaMissing
     │   └── MigrationChanged
+    ├── EffectError                a step with side effects was not run, or not recorded
+    │   ├── EffectUnknown
+    │   ├── EffectFailed
+    │   ├── EffectMismatch
+    │   ├── EffectRunning
+    │   ├── EffectSuperseded
+    │   └── ResultNotStorable
     └── MissingExtra               an optional dependency is not installed
 
 A message says what happened, what was not lost, and what to do next. ``code`` is stable: programs
@@ -50,7 +59,8 @@ may compare it, and the command line maps each family to its ``exit_code``.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
@@ -127,6 +137,29 @@ class NotInitialised(InputError):
     """An object was used before the call that prepares it."""
 
     code = "not_initialised"
+
+
+class InvalidStep(InputError):
+    """A step cannot be run as it was declared: its function, policy or reconcile callback."""
+
+    code = "invalid_step"
+
+
+class ArgumentsNotFingerprintable(InputError):
+    """An argument of a step has no stored form, so the step could not be recognised after a crash.
+
+    ``path`` tells where it is, for example ``$.args[0].client``.
+    """
+
+    code = "arguments_not_fingerprintable"
+
+    def __init__(self, step: str, path: str, reason: str) -> None:
+        super().__init__(
+            f"step {step!r}: {path}: {reason}. Without it the step cannot be recognised after a "
+            f"crash; nothing was run. Give the step a key= of its own"
+        )
+        self.path = path
+        self.reason = reason
 
 
 class LookupFailedError(HoldfastError, LookupError):
@@ -305,6 +338,58 @@ class MigrationChanged(StoreError):
     """An applied migration differs from the one in this package."""
 
     code = "migration_changed"
+
+
+class EffectError(HoldfastError):
+    """A step with side effects was not run, or what came of it was not recorded."""
+
+    code = "effect"
+    exit_code = 8
+
+
+class EffectUnknown(EffectError):
+    """The step began in an earlier run and nobody recorded its end: it may have happened or not."""
+
+    code = "effect_unknown"
+
+
+class EffectFailed(EffectError):
+    """The step raised in an earlier run and is not run again by itself.
+
+    ``error_type``, ``error_message`` and ``error_traceback`` are what was recorded then.
+    """
+
+    code = "effect_failed"
+
+    def __init__(self, message: str, error: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.error_type = error.get("type")
+        self.error_message = error.get("message")
+        self.error_traceback = error.get("traceback")
+
+
+class EffectMismatch(EffectError):
+    """The key of the step is recorded with other arguments. Nothing was run."""
+
+    code = "effect_mismatch"
+
+
+class EffectRunning(EffectError):
+    """A step with this key is running in the session at this moment. Nothing was run."""
+
+    code = "effect_running"
+
+
+class EffectSuperseded(EffectError):
+    """While the body ran, the step was begun anew elsewhere or its session was erased."""
+
+    code = "effect_superseded"
+
+
+class ResultNotStorable(EffectError):
+    """The step did happen and is recorded as done, but what it returned has no stored form."""
+
+    code = "result_not_storable"
 
 
 class MissingExtra(HoldfastError, ImportError):

@@ -19,12 +19,14 @@ SessionStatus: TypeAlias = Literal[
 ]
 AgentStatus: TypeAlias = Literal["idle", "running", "paused", "completed", "failed", "terminated"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+EffectStatus: TypeAlias = Literal["started", "done", "failed", "unknown"]
 Buffer: TypeAlias = bytes | memoryview
 
 CHECKPOINT_TYPES: Final = ("manual", "auto", "failure")
 SESSION_STATUSES: Final = ("active", "paused", "interrupted", "completed", "failed", "stopped")
 AGENT_STATUSES: Final = ("idle", "running", "paused", "completed", "failed", "terminated")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+EFFECT_STATUSES: Final = ("started", "done", "failed", "unknown")
 
 # Each retention class belongs to one checkpoint type, so a caller gives the class only.
 TYPE_OF_CLASS: Final[Mapping[str, CheckpointType]] = {
@@ -304,6 +306,63 @@ class PackReport:
 
     packs: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EffectOutcome:
+    """How an effect stands: what it returned, encoded like a state, or the error as a document."""
+
+    status: EffectStatus
+    manifest: str | None = None
+    refs: bytes = b""
+    chunks: Mapping[bytes, Buffer] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEffect:
+    """One attempt at an effect, to be recorded: as started, or with what came of it at once.
+
+    ``instead_of`` names the recorded attempt that this one takes the place of.
+    """
+
+    session_id: str
+    key: str
+    occurrence: int
+    name: str
+    fingerprint: bytes
+    attempt_id: str
+    outcome: EffectOutcome = EffectOutcome("started")
+    instead_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRecord:
+    """A recorded effect. ``payload`` is what it returned, None unless it is done with a result."""
+
+    session_id: str
+    key: str
+    occurrence: int
+    name: str
+    fingerprint: bytes
+    status: EffectStatus
+    attempt_id: str
+    attempts: int
+    payload: Payload | None
+    error: Mapping[str, Any] | None
+    started_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectQuery:
+    """Which effects of a session to list. Every field that is given narrows the answer."""
+
+    session_id: str
+    key: str | None = None
+    occurrence: int | None = None
+    status: str | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,11 +53,15 @@ CREATE TABLE effects (
     tenant      TEXT NOT NULL DEFAULT 'default',
     session_id  TEXT NOT NULL,
     key         TEXT NOT NULL,
-    occurrence  INTEGER NOT NULL DEFAULT 0,
+    occurrence  INTEGER NOT NULL DEFAULT 0 CHECK (occurrence >= 0),
+    name        TEXT NOT NULL,
     fingerprint BLOB NOT NULL,
     status      TEXT NOT NULL CHECK (status IN ('started', 'done', 'failed', 'unknown')),
+    attempt_id  TEXT NOT NULL,
+    attempts    INTEGER NOT NULL DEFAULT 1,
     result      TEXT CHECK (result IS NULL OR json_valid(result)),
-    error       TEXT,
+    refs        BLOB NOT NULL DEFAULT x'',
+    error       TEXT CHECK (error IS NULL OR json_valid(error)),
     started_at  TEXT NOT NULL,
     finished_at TEXT,
     PRIMARY KEY (tenant, session_id, key, occurrence),
@@ -68,7 +72,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:5a529567ea5824deb899be599f740fc50d6b866f0b9f9f8e85691352a99d3166','2026-11-15T05:36:18.454140Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:d417e11c72e9244c420b75a879835aa46444b024fe1be416425caf9bc99163ae','2026-11-15T05:46:33.161235Z');
 CREATE TABLE sequences (
     name  TEXT PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL

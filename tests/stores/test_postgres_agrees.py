@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import (
     AgentRecord,
     CheckpointRecord,
+    EffectRecord,
     GcReport,
     LogRecord,
     PutResult,
@@ -43,6 +44,9 @@ def comparable(answer: Any) -> Any:
             return replace(answer, created_at=None, updated_at=None)  # type: ignore[arg-type]
         case LogRecord():
             return replace(answer, id=0, created_at=None)  # type: ignore[arg-type]
+        case EffectRecord():
+            ended = answer.finished_at is not None
+            return replace(answer, started_at=None, finished_at=ended)  # type: ignore[arg-type]
         case SessionUsage():
             return replace(answer, stored_bytes=0)
         case GcReport():

@@ -14,8 +14,11 @@ from holdfast.errors import HoldfastError
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
+    EffectOutcome,
+    EffectQuery,
     NewAgent,
     NewCheckpoint,
+    NewEffect,
     NewSession,
     NewWrite,
     PutResult,
@@ -104,6 +107,21 @@ def writes(draw: st.DrawFn) -> NewWrite:
     )
 
 
+@st.composite
+def outcomes(draw: st.DrawFn) -> EffectOutcome:
+    status = draw(st.sampled_from(["started", "done", "failed", "unknown"]))
+    leaves = draw(st.lists(st.sampled_from(CONTENTS), max_size=1)) if status == "done" else []
+    return EffectOutcome(
+        status=status,  # type: ignore[arg-type]
+        manifest='{"result":1}' if status == "done" else None,
+        refs=pack_refs(Ref(digest_of(data), 0, 0, len(data)) for data in leaves),
+        chunks={digest_of(data): data for data in leaves},
+        error=draw(st.none() | documents),
+    )
+
+
+attempts = st.integers(0, 3).map(lambda number: f"{number:08x}-0000-4000-8000-00000000000a")
+
 queries = st.builds(
     CheckpointQuery,
     session_id=st.none() | st.sampled_from(SESSIONS),
@@ -164,6 +182,24 @@ operations: st.SearchStrategy[Operation] = st.one_of(
         lambda given: call("list_writes", *given, [f"external {number}" for number in range(8)])
     ),
     st.sampled_from(SESSIONS).map(lambda id_: call("append_log", id_, "info", "line", {"k": 1})),
+    st.builds(
+        NewEffect,
+        session_id=st.sampled_from(SESSIONS),
+        key=st.sampled_from(["a", "b"]),
+        occurrence=st.integers(0, 1),
+        name=st.just("name"),
+        fingerprint=st.just(b"digest"),
+        attempt_id=attempts,
+        outcome=outcomes(),
+        instead_of=st.none() | attempts,
+    ).map(lambda draft: call("begin_effect", draft)),
+    st.tuples(
+        st.sampled_from(SESSIONS),
+        st.sampled_from(["a", "b"]),
+        st.integers(0, 1),
+        attempts,
+        outcomes(),
+    ).map(lambda given: call("finish_effect", *given)),
     st.just(call("purge_expired")),
     st.booleans().map(lambda dry_run: call("gc", dry_run=dry_run)),
 )
@@ -219,6 +255,7 @@ def everything(store: Store) -> list[Any]:
         store.total_bytes(),
         [store.list_logs(id_) for id_ in sessions],
         [store.list_writes(id_, space, external_ids) for id_ in sessions for space in ("", "sub")],
+        [store.list_effects(EffectQuery(id_)) for id_ in sessions],
         [forget_ids(store.latest_of_agent(id_)) for id_ in AGENTS],
         [replace(one, stored_bytes=0) for one in store.session_usage()],
         store.gc(dry_run=True),

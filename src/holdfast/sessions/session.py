@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import traceback
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast, overload
 
+from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
 from holdfast.errors import (
     CheckpointExists,
     CheckpointNotFound,
@@ -51,6 +52,9 @@ from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
 from holdfast.workspace.git_state import read_git_state
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _CLASS_OF_TYPE: Final[Mapping[str, RetentionClass]] = {
     "manual": "manual",
     "auto": "automatic",
@@ -78,6 +82,7 @@ class Session:
         self._around = around
         self._record = record
         self._recorder = Recorder()
+        self._ledger = Ledger(store, record.id)
         self._lock = RLock()
         # The checkpoint that the next save builds on, and the tasks completed up to it.
         self._head: str | None = None
@@ -162,8 +167,7 @@ class Session:
         ``checkpoint_id``, name and state is safe: it stores nothing twice. A completed session
         takes no more checkpoints: fork it.
         """
-        if self.status == "completed":
-            raise IllegalTransition(f"session {self.id} is completed; fork it to go on")
+        self._check_open()
         kept_as = _retention_class(checkpoint_type, retention_class)
         identity = check_uuid(checkpoint_id, "checkpoint id") if checkpoint_id else new_id()
         title = check_name(name) if name is not None else f"{kept_as}-{identity}"
@@ -217,11 +221,7 @@ class Session:
         if state is None:
             latest = self._find_latest()
             state = latest.state if latest is not None else {}
-        details = {
-            "type": type(error).__qualname__,
-            "message": _storable(str(error)),
-            "traceback": _storable("".join(traceback.format_exception(error))),
-        }
+        details = error_document(error)
         saved = self.save_checkpoint(
             state=state, retention_class="failure", metadata={"error": details}
         )
@@ -255,6 +255,80 @@ class Session:
             except HoldfastError as second:
                 error.add_note(f"the failure could not be recorded: {second}")
             raise
+
+    # Effects ---------------------------------------------------------------------------------
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., R],
+        /,
+        *args: Any,
+        key: str | None = None,
+        policy: str = "fail",
+        reconcile: Callable[[Effect], Verdict | None] | None = None,
+        idempotent: bool = False,
+        **kwargs: Any,
+    ) -> R:
+        """Call ``function`` with the arguments and record it, so that it runs once, over crashes too.
+
+        A step that an earlier run has finished returns what it returned then. Which one that is
+        follows from name and arguments, or from ``key``, which names one effect of this session:
+        with other arguments it raises `EffectMismatch`. A step that began and whose end nobody
+        recorded, or that failed, follows its ``policy``: ``"fail"`` raises `EffectUnknown` or
+        `EffectFailed`, ``"retry"`` runs it again, ``"ask"`` does what ``reconcile(effect)`` answers:
+        ``effect.happened(result)``, ``effect.did_not_happen()``, or None for neither.
+
+        A function with a parameter ``idempotency_key`` is handed one that is the same in every
+        attempt. A step declared ``idempotent`` may run twice without harm: only its end is recorded.
+        """
+        call = Call(name, function, args, kwargs, key, policy, reconcile, idempotent)
+        return cast("R", self.open_ledger().run(call))
+
+    @overload
+    def effect(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def effect(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        key: Callable[..., str] | str | None = None,
+        policy: str = "fail",
+        reconcile: Callable[[Effect], Verdict | None] | None = None,
+        idempotent: bool = False,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    def effect(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        key: Callable[..., str] | str | None = None,
+        policy: str = "fail",
+        reconcile: Callable[[Effect], Verdict | None] | None = None,
+        idempotent: bool = False,
+    ) -> Callable[..., Any]:
+        """Make every call of a function a `step`, called like the function; also with options.
+
+        ``key`` may be a function of the same arguments: ``@session.effect(key=lambda order: order.id)``.
+        """
+
+        declared = Declaration(name, key, policy, reconcile, idempotent)
+
+        def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(body)
+            def recorded(*args: Any, **kwargs: Any) -> Any:
+                return self.open_ledger().run(declared.call(body, args, kwargs))
+
+            return recorded
+
+        return decorate if function is None else decorate(function)
+
+    def effects(self, *, status: str | None = None, limit: int | None = None) -> list[Effect]:
+        """List the recorded effects of the session, in the order of their last start."""
+        return self._ledger.effects(status=status, limit=limit)
 
     # Reading ---------------------------------------------------------------------------------
 
@@ -397,6 +471,15 @@ class Session:
             self._take_up(latest)
             self.log("info", f"resumed from {latest.name}", data={"checkpoint": latest.id})
 
+    def open_ledger(self) -> Ledger:
+        """Return what runs and records the steps of this session; a completed one takes none."""
+        self._check_open()
+        return self._ledger
+
+    def _check_open(self) -> None:
+        if self.status == "completed":
+            raise IllegalTransition(f"session {self.id} is completed; fork it to go on")
+
     def _find_latest(self, *, resumable: bool | None = None) -> Checkpoint | None:
         query = CheckpointQuery(self.id, namespace="", resumable=resumable, limit=1)
         record = first(self._store.list_checkpoints(query))
@@ -407,6 +490,7 @@ class Session:
         taken = Checkpoint.of(record, self._store)
         with self._lock:
             self._build_on(taken)
+            self._ledger.restart()
             restored = self._store.mark_restored(record.id)
         return Checkpoint(restored, taken.content)
 
@@ -465,11 +549,6 @@ def _expiry(now: datetime, expires_in: timedelta | None) -> datetime | None:
         raise InvalidFilter(
             f"expires_in must be a timedelta within reach: {expires_in!r}"
         ) from None
-
-
-def _storable(text: str) -> str:
-    """Return text from an error, with what cannot be stored spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 def _retention_class(checkpoint_type: str | None, retention_class: str | None) -> RetentionClass:

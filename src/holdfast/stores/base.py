@@ -1,7 +1,7 @@
 """The contract of a store: the docstrings here are its specification.
 
-A store keeps agents, sessions, checkpoints, chunks, pending writes, workspace packs and logs of one
-*tenant*. It
+A store keeps agents, sessions, checkpoints, chunks, pending writes, effects, workspace packs and logs
+of one *tenant*. It
 knows nothing about what a state means: it is handed a manifest, references and chunks, and gives
 back the same bytes. Every method is atomic and, where it changes something, durable when it
 returns. Every method may be called from several threads. Driver errors never leave a store; they
@@ -24,10 +24,14 @@ from holdfast.model import (
     AgentRecord,
     CheckpointQuery,
     CheckpointRecord,
+    EffectOutcome,
+    EffectQuery,
+    EffectRecord,
     GcReport,
     LogRecord,
     NewAgent,
     NewCheckpoint,
+    NewEffect,
     NewSession,
     NewWrite,
     PackReport,
@@ -139,7 +143,7 @@ class Store(ABC):
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
         """Erase what a namespace holds in some sessions, and chunks as `delete_session` does.
 
-        A session of that agent that is left without checkpoints and writes goes too. Sessions that
+        A session of that agent that is left without checkpoints, writes and effects goes too. Sessions that
         do not exist are no error. Returns how many checkpoints there were.
         """
 
@@ -153,6 +157,7 @@ class Store(ABC):
     ) -> SessionRecord:
         """Copy a session's checkpoints and pending writes into a new one; chunks are shared.
 
+        Effects stay: what the one session did to the world, the other has not done.
         Copies get new ids and sequence numbers, keep their order, names, labels, external ids,
         workspace commits and times,
         and parents are rewired to the copies where those exist. ``checkpoint_ids`` restricts what
@@ -305,6 +310,27 @@ class Store(ABC):
     @abstractmethod
     def pack_usage(self) -> PackReport:
         """Count the packs of the tenant and their bytes."""
+
+    # Effects ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin_effect(self, draft: NewEffect) -> EffectRecord:
+        """Record an attempt at an effect, and return what is recorded under its key and occurrence.
+
+        That is the draft's own attempt if nothing was recorded, or the attempt that it is to take the
+        place of; otherwise what was there, unchanged: compare the ``attempt_id``. Beginning the same
+        attempt again changes nothing. Raises `SessionNotFound`.
+        """
+
+    @abstractmethod
+    def finish_effect(
+        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+    ) -> bool:
+        """Record how an attempt ended. False when another attempt, or none, is recorded there."""
+
+    @abstractmethod
+    def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
+        """List the effects of a session in the order of their last start."""
 
     # Logs ------------------------------------------------------------------------------------
 

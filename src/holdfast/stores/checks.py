@@ -20,6 +20,7 @@ from holdfast.errors import (
     StateNotSerializable,
 )
 from holdfast.ids import (
+    NAME_BYTES,
     check_external_id,
     check_name,
     check_namespace,
@@ -31,11 +32,15 @@ from holdfast.ids import (
 from holdfast.model import (
     AGENT_STATUSES,
     CHECKPOINT_TYPES,
+    EFFECT_STATUSES,
     LOG_LEVELS,
     SESSION_STATUSES,
     TYPE_OF_CLASS,
+    EffectOutcome,
+    EffectQuery,
     NewAgent,
     NewCheckpoint,
+    NewEffect,
     NewSession,
     NewWrite,
 )
@@ -45,6 +50,8 @@ from holdfast.state.refs import DIGEST_BYTES, RECORD_BYTES
 FREE_TEXT_BYTES: Final = 1 << 28
 # Every database holds a value of this size; none of them much more than a gigabyte.
 PACK_BYTES: Final = 1 << 29
+# A name, and a digest where no key was given.
+EFFECT_KEY_BYTES: Final = NAME_BYTES + 64
 _INT64_MAX: Final = (1 << 63) - 1
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -194,10 +201,44 @@ def check_write(draft: NewWrite) -> None:
     _check_content(draft)
 
 
-def _check_content(draft: NewCheckpoint | NewWrite) -> None:
+def check_effect(draft: NewEffect) -> None:
+    """Raise unless the effect can be stored."""
+    check_session_id(draft.session_id)
+    check_text(draft.key, "key of an effect", EFFECT_KEY_BYTES)
+    check_integer(draft.occurrence, "occurrence")
+    if not 0 <= draft.occurrence < 1 << 31:
+        raise InvalidIdentifier(f"occurrence must fit into 31 bits: {draft.occurrence}")
+    check_text(draft.name, "name of an effect", NAME_BYTES)
+    for attempt_id in (draft.attempt_id, draft.instead_of):
+        if attempt_id is not None and not is_uuid(attempt_id):
+            raise InvalidIdentifier(f"an attempt id must be a UUID: {attempt_id!r}")
+    check_outcome(draft.outcome)
+
+
+def check_outcome(outcome: EffectOutcome) -> None:
+    """Raise unless the outcome of an effect can be stored."""
+    check_choice(outcome.status, "effect status", EFFECT_STATUSES)
+    _check_content(outcome)
+
+
+def check_effect_query(query: EffectQuery) -> int | None:
+    """Return the limit of a listing of effects, or raise."""
+    check_filter(query.session_id, "session id", str)
+    for value, what in ((query.key, "key"), (query.status, "status")):
+        if value is not None:
+            check_filter(value, what, str)
+    if query.occurrence is not None and (
+        type(query.occurrence) is not int or not 0 <= query.occurrence < 1 << 31
+    ):
+        raise InvalidFilter(f"occurrence must be a number of 31 bits: {query.occurrence!r}")
+    return check_limit(query.limit)
+
+
+def _check_content(draft: NewCheckpoint | NewWrite | EffectOutcome) -> None:
     if len(draft.refs) % RECORD_BYTES:
         raise InvalidIdentifier(f"references of {len(draft.refs)} bytes are not whole records")
-    for digests in (draft.chunks, draft.expects):
+    expects = () if isinstance(draft, EffectOutcome) else draft.expects
+    for digests in (draft.chunks, expects):
         for digest in digests:
             if len(digest) != DIGEST_BYTES:
                 raise InvalidIdentifier(f"a digest has {DIGEST_BYTES} bytes, not {len(digest)}")

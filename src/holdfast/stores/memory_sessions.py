@@ -181,8 +181,10 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks):
                 session.lines.pop(namespace, None)
                 for key in [key for key in session.writes if key[0] == namespace]:
                     del session.writes[key]
-                empty = not any(session.writes.values()) and not any(
-                    line.stored for line in session.lines.values()
+                empty = not (
+                    session.effects
+                    or any(session.writes.values())
+                    or any(line.stored for line in session.lines.values())
                 )
                 if empty and session.record.agent_id == agent_id.lower():
                     del self._sessions[session.record.id]

@@ -21,6 +21,7 @@ from holdfast.locks import RLock
 from holdfast.model import (
     AgentRecord,
     CheckpointRecord,
+    EffectRecord,
     LogRecord,
     Payload,
     SessionRecord,
@@ -65,6 +66,8 @@ class Session:
     writes: dict[tuple[str, str], dict[tuple[str, int], tuple[WriteRecord, datetime]]] = field(
         default_factory=dict
     )
+    # (key, occurrence) to the effect and its error as text.
+    effects: dict[tuple[str, int], tuple[EffectRecord, str | None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -163,6 +166,9 @@ def roots_of(session: Session, without: Collection[int] = ()) -> Iterator[bytes]
         for record, _ in stored.values():
             if id(record) not in without:
                 yield record.payload.refs
+    for effect, _ in session.effects.values():
+        if effect.payload is not None:
+            yield effect.payload.refs
 
 
 def snapshots_of(session: Session) -> set[str]:

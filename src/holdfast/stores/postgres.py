@@ -45,7 +45,6 @@ from holdfast.model import (
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
 from holdfast.stores import postgres_statements as statements
-from holdfast.stores.base import Store
 from holdfast.stores.checks import (
     as_utc,
     check_agent_status,
@@ -67,6 +66,7 @@ from holdfast.stores.postgres_connection import (
     migrate_schema,
     parse_url,
 )
+from holdfast.stores.postgres_effects import PostgresEffects
 from holdfast.stores.postgres_statements import (
     Statement,
     StoredCheckpoint,
@@ -82,7 +82,7 @@ from holdfast.stores.postgres_statements import (
 from holdfast.stores.rules import MOST_PACKS, ORPHAN_AGE, pack_order
 
 
-class PostgresStore(Store):
+class PostgresStore(PostgresEffects):
     """A store in one schema of a PostgreSQL database.
 
     The URL's ``schema`` and ``tenant`` parameters win over the arguments of the same name. A pool

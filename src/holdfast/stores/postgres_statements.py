@@ -19,6 +19,8 @@ from holdfast.model import (
     Buffer,
     CheckpointQuery,
     CheckpointRecord,
+    EffectOutcome,
+    EffectRecord,
     LogRecord,
     NewAgent,
     NewCheckpoint,
@@ -328,6 +330,37 @@ def parse_write(row: Row) -> WriteRecord:
     external_id, task_id, task_path, index, channel, manifest, refs = row
     payload = Payload(manifest, bytes(refs))
     return WriteRecord(external_id, task_id, task_path, index, channel, payload)
+
+
+def outcome_params(outcome: EffectOutcome) -> dict[str, Any]:
+    """Return what ``effects.begin`` and ``effects.finish`` are told of an outcome."""
+    digests, data = _chunks([outcome.chunks])
+    return {
+        "status": outcome.status,
+        "result": outcome.manifest,
+        "refs": outcome.refs,
+        "error": None if outcome.error is None else dump_document(outcome.error, "error"),
+        "digests": digests,
+        "data": data,
+    }
+
+
+def parse_effect(row: Row) -> EffectRecord:
+    """Read the columns of ``effects.*``."""
+    return EffectRecord(
+        session_id=row[0],
+        key=row[1],
+        occurrence=row[2],
+        name=row[3],
+        fingerprint=bytes(row[4]),
+        status=row[5],
+        attempt_id=str(row[6]),
+        attempts=row[7],
+        payload=None if row[8] is None else Payload(row[8], bytes(row[9])),
+        error=_metadata(row[10]),
+        started_at=_known(_utc(row[11])),
+        finished_at=_utc(row[12]),
+    )
 
 
 def parse_log(row: Row) -> LogRecord:

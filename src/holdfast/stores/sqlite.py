@@ -17,12 +17,13 @@ import apsw
 from holdfast.ids import check_tenant
 from holdfast.model import utc_now
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
+from holdfast.stores.sqlite_effects import SqliteEffects
 from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
 from holdfast.stores.sqlite_writes import SqliteWrites
 
 
-class SqliteStore(SqliteCheckpoints, SqliteWrites):
+class SqliteStore(SqliteCheckpoints, SqliteEffects, SqliteWrites):
     """A store in the file ``path``, which is created, private to its owner, when it is missing.
 
     ``busy_timeout`` is how many seconds a write waits for others before it raises `StoreBusy`.

@@ -88,7 +88,7 @@ class SqliteChunks(SqliteAccess):
         return [(rowid, size) for rowid, digest, size in stored if digest not in live]
 
     def _roots(self, connection: apsw.Connection, without: Collection[int] = ()) -> list[Row]:
-        values = (self.tenant, self.tenant, number_list(without))
+        values = (self.tenant, self.tenant, number_list(without), self.tenant)
         return all_rows(connection, "sqlite.gc.roots", values)
 
     def _reachable(self, connection: apsw.Connection, roots: list[Row]) -> tuple[set[bytes], bool]:

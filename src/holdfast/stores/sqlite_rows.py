@@ -6,7 +6,14 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from holdfast.model import AgentRecord, CheckpointRecord, LogRecord, SessionRecord
+from holdfast.model import (
+    AgentRecord,
+    CheckpointRecord,
+    EffectRecord,
+    LogRecord,
+    Payload,
+    SessionRecord,
+)
 from holdfast.state.codec import load_document
 
 Row: TypeAlias = tuple[Any, ...]
@@ -64,6 +71,13 @@ def checkpoint(row: Row) -> CheckpointRecord:
     for set_slot, value in zip(_CHECKPOINT_SLOTS, values, strict=True):
         set_slot(record, value)
     return record
+
+
+def effect(row: Row) -> EffectRecord:
+    """Read a row of ``effects``."""
+    payload = None if row[8] is None else Payload(row[8], row[9])
+    values: Row = (*row[:8], payload, _document(row[10]), _moment(row[11]), _moment(row[12]))
+    return EffectRecord(*values)
 
 
 def log(row: Row) -> LogRecord:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from holdfast.testing.checkpointers import CheckpointerContract
 from holdfast.testing.checkpoints import CheckpointContract
 from holdfast.testing.content import ContentContract
+from holdfast.testing.effects import EffectContract
 from holdfast.testing.labels import LabelContract
 from holdfast.testing.packs import PackContract
 from holdfast.testing.savers import SaverContract
@@ -39,6 +40,7 @@ class StoreContract(
     WriteContract,
     LabelContract,
     PackContract,
+    EffectContract,
     UpkeepContract,
 ):
     """Everything that a store promises. Override the fixtures ``store`` and ``neighbour``."""

@@ -199,6 +199,41 @@ WHERE tenant = ? AND session_id = ? AND namespace = ?
     AND external_id IN (SELECT value FROM json_each(?))
 ORDER BY task_path, task_id, idx, external_id;
 
+-- name: effects.begin
+-- Answers with the row only if it is the draft's own: new, or in place of the attempt named last.
+INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, status, attempt_id,
+    result, refs, error, started_at, finished_at)
+SELECT tenant, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE tenant = ? AND id = ?
+ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
+SET status = excluded.status, attempt_id = excluded.attempt_id, attempts = attempts + 1,
+    result = excluded.result, refs = excluded.refs, error = excluded.error,
+    started_at = excluded.started_at, finished_at = excluded.finished_at
+WHERE attempt_id = ?
+RETURNING session_id, key, occurrence, name, fingerprint, status, attempt_id, attempts, result,
+    refs, error, started_at, finished_at;
+
+-- name: effects.finish
+UPDATE effects SET status = ?, result = ?, refs = ?, error = ?, finished_at = ?
+WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ? AND attempt_id = ?
+RETURNING attempts;
+
+-- name: effects.list
+SELECT session_id, key, occurrence, name, fingerprint, status, attempt_id, attempts, result, refs,
+    error, started_at, finished_at
+FROM effects WHERE tenant = ? AND session_id = ?
+
+-- name: effects.where.key
+AND key = ?
+
+-- name: effects.where.occurrence
+AND occurrence = ?
+
+-- name: effects.where.status
+AND status = ?
+
+-- name: effects.order
+ORDER BY started_at, key, occurrence LIMIT ?
+
 -- name: logs.insert
 INSERT INTO session_logs (tenant, session_id, level, message, data, created_at)
 VALUES (?, ?, ?, ?, ?, ?) RETURNING id;
@@ -430,13 +465,18 @@ WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) AND agent_id = ?
         WHERE c.tenant = sessions.tenant AND c.session_id = sessions.id)
     AND NOT EXISTS (
         SELECT 1 FROM checkpoint_writes AS w
-        WHERE w.tenant = sessions.tenant AND w.session_id = sessions.id);
+        WHERE w.tenant = sessions.tenant AND w.session_id = sessions.id)
+    AND NOT EXISTS (
+        SELECT 1 FROM effects AS e
+        WHERE e.tenant = sessions.tenant AND e.session_id = sessions.id);
 
 -- name: sqlite.gc.roots
 SELECT refs FROM session_checkpoints WHERE tenant = ? AND refs <> x''
 UNION ALL
 SELECT refs FROM checkpoint_writes
-WHERE tenant = ? AND refs <> x'' AND rowid NOT IN (SELECT value FROM json_each(?));
+WHERE tenant = ? AND refs <> x'' AND rowid NOT IN (SELECT value FROM json_each(?))
+UNION ALL
+SELECT refs FROM effects WHERE tenant = ? AND refs <> x'';
 
 -- name: sqlite.gc.chunks
 SELECT rowid, digest, length(data) FROM chunks WHERE tenant = ?;

@@ -1,0 +1,112 @@
+"""A step as its caller wrote it, and what makes it the same step in another run."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from holdfast.effects.effect import Effect, Verdict
+from holdfast.errors import ArgumentsNotFingerprintable, InvalidStep, StateNotSerializable
+from holdfast.ids import NAME_BYTES, check_text
+from holdfast.state.codec import is_plain
+from holdfast.state.refs import SHA256
+from holdfast.state.tags import tagged
+
+POLICIES: Final = ("fail", "retry", "ask")
+KEY_PARAMETER: Final = "idempotency_key"
+
+Reconcile: TypeAlias = Callable[[Effect], Verdict | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A step as its caller wrote it."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
+    policy: str = "fail"
+    reconcile: Reconcile | None = None
+    idempotent: bool = False
+
+    def check(self) -> None:
+        """Raise `InvalidStep` unless it can be run; nothing is recorded then."""
+        check_text(self.name, "name of a step", NAME_BYTES)
+        if self.key is not None:
+            check_text(self.key, "key of a step", NAME_BYTES)
+        if not callable(self.function):
+            raise InvalidStep(
+                f"step {self.name!r} needs a function to call, not {type(self.function).__name__}"
+            )
+        if self.policy not in POLICIES:
+            raise InvalidStep(f"policy must be one of {', '.join(POLICIES)}: {self.policy!r}")
+        if (self.policy == "ask") != (self.reconcile is not None):
+            raise InvalidStep("policy='ask' and reconcile= go together: give both or neither")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a decorator says of the steps that a function makes."""
+
+    name: str | None
+    key: Callable[..., str] | str | None
+    policy: str
+    reconcile: Reconcile | None
+    idempotent: bool
+
+    def call(
+        self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Call:
+        """Return the step that one call of the function is."""
+        key = self.key(*args, **kwargs) if callable(self.key) else self.key
+        name = self.name or body.__qualname__
+        return Call(name, body, args, kwargs, key, self.policy, self.reconcile, self.idempotent)
+
+
+def fingerprint(call: Call) -> bytes:
+    """Return the digest of a step's name and arguments; empty if they have none but there is a key."""
+    function, args, kwargs = call.function, call.args, dict(call.kwargs)
+    while isinstance(function, functools.partial):
+        args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
+        function = function.func
+    document = {"name": call.name, "args": list(args), "kwargs": kwargs}
+    try:
+        text = _canonical(document)
+    except StateNotSerializable as error:
+        if call.key is not None:
+            return b""
+        raise ArgumentsNotFingerprintable(call.name, error.path, error.reason) from None
+    return SHA256 + hashlib.sha256(text).digest()
+
+
+def is_async(function: object) -> bool:
+    """Tell whether calling ``function`` gives something to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    )
+
+
+def takes_key(function: Callable[..., Any]) -> bool:
+    """Tell whether a body asks for its idempotency key by the name of a parameter."""
+    try:
+        return KEY_PARAMETER in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False  # written in C, and does not say
+
+
+def _canonical(document: dict[str, Any]) -> bytes:
+    """Return one text for equal arguments, whatever the order of their keys."""
+    if is_plain(document):
+        try:
+            return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass  # the walk below says what and where
+    return orjson.dumps(tagged(document, "$"), option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,424 @@
+"""The ledger of one run: which effect a call is, and its way from started to its end."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+from holdfast.effects.call import KEY_PARAMETER, Call, Reconcile, fingerprint, is_async, takes_key
+from holdfast.effects.effect import (
+    RESULT,
+    Effect,
+    Verdict,
+    error_document,
+    idempotency_key,
+    recorded_result,
+    refuse,
+    shown,
+    without_result,
+)
+from holdfast.errors import (
+    EffectMismatch,
+    EffectRunning,
+    EffectSuperseded,
+    HoldfastError,
+    InvalidStep,
+    ResultNotStorable,
+    StateNotSerializable,
+)
+from holdfast.ids import new_id
+from holdfast.locks import Lock
+from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect, Payload
+from holdfast.state import StateEncoder, decode_state
+from holdfast.state.codec import is_plain
+from holdfast.stores.base import Store
+
+_KEY_DIGITS: Final = 32
+
+RunInThread: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A body that is to run now. ``recorded`` says that the store knows of it."""
+
+    draft: NewEffect
+    call: Call
+    tenant: str
+    recorded: bool
+
+    def start(self) -> Any:
+        """Call the body, with its idempotency key if it has a parameter of that name."""
+        call = self.call
+        kwargs = dict(call.kwargs)
+        if KEY_PARAMETER not in kwargs and takes_key(call.function):
+            kwargs[KEY_PARAMETER] = idempotency_key(self.tenant, self.draft)
+        return call.function(*call.args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A step that is done: what it returned then."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A step whose outcome ``reconcile`` is asked for."""
+
+    draft: NewEffect
+    call: Call
+    effect: Effect
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """Where steps are counted: a run, or one attempt at a step whose body has steps of its own.
+
+    By key: the next occurrence, and those whose attempt raised and that come again first.
+    """
+
+    inside: bytes = b""
+    next: dict[str, int] = field(default_factory=dict)
+    again: dict[str, list[int]] = field(default_factory=dict)
+
+    def key_for(self, call: Call, digest: bytes) -> str:
+        """Return what a step without a key of its own is called here."""
+        if self.inside:
+            digest = b" " + hashlib.sha256(self.inside + digest).digest()
+        return f"{call.name}#{digest[1:].hex()[:_KEY_DIGITS]}"
+
+
+class Ledger:
+    """The steps of one run of a session. It may be used from several threads."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._lock = Lock()
+        self._run = Scope()
+        self._running: dict[tuple[str, int], Scope] = {}
+        self._recorded: set[tuple[str, int]] | None = None
+
+    def restart(self) -> None:
+        """Count from the first again: what comes now repeats what was recorded."""
+        with self._lock:
+            self._run = Scope()
+            self._recorded = None
+
+    def effects(self, *, status: str | None = None, limit: int | None = None) -> list[Effect]:
+        """Return the recorded effects in the order of their last start."""
+        query = EffectQuery(self._session_id, status=status, limit=limit)
+        return [Effect(record, self._store) for record in self._store.list_effects(query)]
+
+    def run(self, call: Call) -> Any:
+        """Run a step or replay it."""
+        if is_async(call.function) or is_async(call.reconcile):
+            raise InvalidStep(
+                f"step {call.name!r} is async; nothing was run. Use it with holdfast.aio"
+            )
+        opened = self.begin(call)
+        while isinstance(opened, Question):
+            try:
+                verdict = cast("Reconcile", call.reconcile)(opened.effect)
+            except BaseException:
+                self.leave(opened)
+                raise
+            opened = self.settle(opened, verdict)
+        return opened.value if isinstance(opened, Replayed) else self.perform(opened)
+
+    async def run_async(self, call: Call, run: RunInThread) -> Any:
+        """Run a step whose body may be a coroutine; ``run`` calls in a thread and waits there."""
+        opened = await self._opened(run, self.begin, call)
+        while isinstance(opened, Question):
+            reconcile = cast("Callable[..., Any]", call.reconcile)
+            try:
+                verdict = (
+                    await reconcile(opened.effect)
+                    if is_async(reconcile)
+                    else await run(reconcile, opened.effect)
+                )
+            except BaseException:
+                self.leave(opened)
+                raise
+            opened = await self._opened(run, self.settle, opened, verdict)
+        if isinstance(opened, Replayed):
+            return opened.value
+        if not is_async(call.function):
+            return await run(self.perform, opened)
+        try:
+            with self._inside(opened):
+                result = await opened.start()
+        except GeneratorExit:
+            raise  # the loop is gone: what was started is unknown
+        except BaseException as error:
+            await run(self.fail, opened, error)
+            raise
+        return await run(self.succeed, opened, result)
+
+    async def _opened(self, run: RunInThread, work: Callable[..., Any], *args: Any) -> Any:
+        """Begin in a thread; if the caller is cancelled meanwhile, record that no body ran."""
+        opened: list[Replayed | Attempt | Question] = []
+        try:
+            await run(lambda: opened.append(work(*args)))
+        except BaseException as error:
+            for one in opened:
+                if isinstance(one, Attempt):
+                    await run(self.fail, one, error, began=False)
+                elif isinstance(one, Question):
+                    self.leave(one)
+            raise
+        return opened[0]
+
+    # The four moments of a step ---------------------------------------------------------------
+
+    def begin(self, call: Call) -> Replayed | Attempt | Question:
+        """Record a step as started, or find what is recorded of it."""
+        call.check()
+        draft = self._claim(call)
+        try:
+            return self._begin(draft, call)
+        except BaseException:
+            self._release(draft, over=False)
+            raise
+
+    def settle(self, question: Question, verdict: Verdict | None) -> Replayed | Attempt | Question:
+        """Go on as ``reconcile`` said."""
+        draft, call, record = question.draft, question.call, question.effect.record
+        try:
+            if verdict is None:
+                self._give_up(record)
+            if not isinstance(verdict, Verdict):
+                raise InvalidStep(
+                    f"reconcile of step {call.name!r} must return effect.happened(result), "
+                    f"effect.did_not_happen() or None, not {type(verdict).__name__}"
+                )
+            if not verdict.happened:
+                return self._replace(record, draft, call)
+        except BaseException:
+            self._release(draft, over=False)
+            raise
+        found = replace(draft, attempt_id=record.attempt_id)
+        return Replayed(self.succeed(self._attempt(found, call, recorded=True), verdict.result))
+
+    def leave(self, question: Question) -> None:
+        """Nobody answered: the step stands as it is recorded."""
+        self._release(question.draft, over=False)
+
+    def perform(self, attempt: Attempt) -> Any:
+        """Run a body that is no coroutine, and record how it ended."""
+        try:
+            with self._inside(attempt):
+                result = attempt.start()
+        except BaseException as error:
+            self.fail(attempt, error)
+            raise
+        if inspect.iscoroutine(result):
+            result.close()
+            hidden = InvalidStep(
+                f"step {attempt.call.name!r} returned a coroutine, which was not run: give the "
+                f"async function itself to a session of holdfast.aio"
+            )
+            self.fail(attempt, hidden, began=False)
+            raise hidden
+        return self.succeed(attempt, result)
+
+    def succeed(self, attempt: Attempt, result: Any) -> Any:
+        """Record what a body returned, and return it as a replay will."""
+        try:
+            try:
+                encoded = StateEncoder().encode({RESULT: result})
+            except StateNotSerializable as error:
+                reason = f"{error.path.removeprefix('$.')}: {error.reason}"
+                lost = EffectOutcome("done", error={"type": "ResultNotStorable", "message": reason})
+                self._finish(attempt, lost)
+                raise ResultNotStorable(without_result(shown(attempt.draft), reason)) from None
+            outcome = EffectOutcome("done", encoded.manifest, encoded.refs, encoded.chunks)
+            other = self._finish(attempt, outcome)
+            value = result
+            if other is not None:
+                value = recorded_result(other, self._store)
+            elif not is_plain(result):
+                value = _as_stored(outcome)
+        except BaseException:
+            self._release(attempt.draft, over=False)
+            raise
+        self._release(attempt.draft, over=True)
+        if attempt.call.key is not None and self._recorded is not None:
+            self._recorded.add((attempt.draft.key, 0))
+        return value
+
+    def fail(self, attempt: Attempt, error: BaseException, *, began: bool = True) -> None:
+        """Record what a body raised. One that was cut short may have happened: it is unknown."""
+        document = error_document(error) | ({} if began else {"began": False})
+        failed = isinstance(error, Exception) or not began
+        try:
+            if attempt.recorded:
+                self._finish(
+                    attempt, EffectOutcome("failed" if failed else "unknown", error=document)
+                )
+        except HoldfastError as second:
+            error.add_note(f"how the step {attempt.call.name!r} ended was not recorded: {second}")
+        finally:
+            self._release(attempt.draft, over=False)
+
+    # Inside ----------------------------------------------------------------------------------
+
+    def _claim(self, call: Call) -> NewEffect:
+        """Decide which effect a call is, and keep others in this run from being the same."""
+        digest = fingerprint(call)
+        around = _AROUND.get()
+        with self._lock:
+            scope = around[1] if around is not None and around[0] is self else self._run
+            key = call.key if call.key is not None else scope.key_for(call, digest)
+            if call.key is not None:
+                occurrence = 0
+                if (key, 0) in self._running:
+                    raise EffectRunning(
+                        f"the step with the key {key!r} is running in this session already; "
+                        f"nothing was run. Wait for it, or give each use a key of its own"
+                    )
+            elif scope.again.get(key):
+                occurrence = heappop(scope.again[key])
+            else:
+                occurrence = scope.next.get(key, 0)
+                while (key, occurrence) in self._running:
+                    occurrence += 1
+                scope.next[key] = occurrence + 1
+            self._running[key, occurrence] = scope
+        return NewEffect(self._session_id, key, occurrence, call.name, digest, new_id())
+
+    def _release(self, draft: NewEffect, *, over: bool) -> None:
+        with self._lock:
+            scope = self._running.pop((draft.key, draft.occurrence))
+            if not over and draft.key in scope.next:
+                heappush(scope.again.setdefault(draft.key, []), draft.occurrence)
+
+    @contextmanager
+    def _inside(self, attempt: Attempt) -> Iterator[None]:
+        """Count the steps of a body apart: another attempt at it meets them again."""
+        draft = attempt.draft
+        place = f"{draft.key}\0{draft.occurrence}\0".encode()
+        token = _AROUND.set((self, Scope(place)))
+        try:
+            yield
+        finally:
+            _AROUND.reset(token)
+
+    def _attempt(self, draft: NewEffect, call: Call, *, recorded: bool) -> Attempt:
+        return Attempt(draft, call, self._store.tenant, recorded)
+
+    def _begin(self, draft: NewEffect, call: Call) -> Replayed | Attempt | Question:
+        if call.idempotent:
+            # Running it twice is no harm, so nothing needs to be written before it runs.
+            record = self._find(draft)
+            if record is None:
+                return self._attempt(draft, call, recorded=False)
+        else:
+            record = self._store.begin_effect(draft)
+            if record.attempt_id == draft.attempt_id:
+                return self._attempt(draft, call, recorded=True)
+        if record.fingerprint and draft.fingerprint and record.fingerprint != draft.fingerprint:
+            raise EffectMismatch(
+                f"the key {draft.key!r} is recorded for step {record.name!r} with other arguments; "
+                f"nothing was run. A key names one effect: give this one a key of its own"
+            )
+        return self._meet(record, draft, call)
+
+    def _find(self, draft: NewEffect) -> EffectRecord | None:
+        place = (draft.key, draft.occurrence)
+        recorded = self._recorded
+        if recorded is None:
+            known = self._store.list_effects(EffectQuery(self._session_id))
+            self._recorded = recorded = {(one.key, one.occurrence) for one in known}
+        if place not in recorded:
+            return None
+        query = EffectQuery(self._session_id, key=draft.key, occurrence=draft.occurrence)
+        return next(iter(self._store.list_effects(query)), None)
+
+    def _meet(
+        self, record: EffectRecord, draft: NewEffect, call: Call
+    ) -> Replayed | Attempt | Question:
+        """Go on from what is recorded, which is not this attempt."""
+        if record.status == "done":
+            value = recorded_result(record, self._store)
+            self._release(draft, over=True)
+            return Replayed(value)
+        if call.idempotent:
+            return self._attempt(replace(draft, instead_of=record.attempt_id), call, recorded=False)
+        if call.policy == "retry" or (record.error or {}).get("began") is False:
+            return self._replace(record, draft, call)
+        if call.policy == "ask":
+            return Question(draft, call, Effect(record, self._store))
+        return self._give_up(record)
+
+    def _replace(
+        self, record: EffectRecord, draft: NewEffect, call: Call
+    ) -> Replayed | Attempt | Question:
+        """Begin again in the place of a recorded attempt, unless somebody else was faster."""
+        present = self._store.begin_effect(replace(draft, instead_of=record.attempt_id))
+        if present.attempt_id == draft.attempt_id:
+            return self._attempt(draft, call, recorded=True)
+        return self._meet(present, draft, call)
+
+    def _give_up(self, record: EffectRecord) -> NoReturn:
+        """Raise what stands against running a step; one that nobody saw end is marked as unknown."""
+        if record.status == "started":
+            self._store.finish_effect(
+                record.session_id,
+                record.key,
+                record.occurrence,
+                record.attempt_id,
+                EffectOutcome("unknown"),
+            )
+        refuse(record)
+
+    def _finish(self, attempt: Attempt, outcome: EffectOutcome) -> EffectRecord | None:
+        """Record an outcome. Return the record that stands in its place, if one does."""
+        draft = attempt.draft
+        try:
+            if attempt.recorded:
+                place = (draft.session_id, draft.key, draft.occurrence, draft.attempt_id)
+                if not self._store.finish_effect(*place, outcome):
+                    raise EffectSuperseded(
+                        f"somebody began the step {shown(draft)} anew, or erased the session, while "
+                        f"its body ran here; how it ended here was not recorded"
+                    )
+                return None
+            while True:
+                record = self._store.begin_effect(replace(draft, outcome=outcome))
+                if record.attempt_id == draft.attempt_id:
+                    return None
+                if record.status == "done":
+                    return record
+                draft = replace(draft, instead_of=record.attempt_id)
+        except HoldfastError as error:
+            if outcome.status == "done":
+                error.add_note(
+                    f"The step {shown(draft)} did happen. "
+                    + (
+                        "It stays recorded as started, and the next run finds it unknown."
+                        if attempt.recorded
+                        else "Nothing says so yet: being idempotent, it will run again."
+                    )
+                )
+            raise
+
+
+_AROUND: ContextVar[tuple[Ledger, Scope] | None] = ContextVar("holdfast_step", default=None)
+
+
+def _as_stored(outcome: EffectOutcome) -> Any:
+    """Return a result as it comes back from its record, from what was sent there."""
+    payload = Payload(outcome.manifest or "", outcome.refs)
+    found = decode_state(
+        payload, lambda wanted: {one: bytes(outcome.chunks[one]) for one in wanted}
+    )
+    return found.state[RESULT]

@@ -1,0 +1,97 @@
+"""Effects in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect, Payload
+from holdfast.state.codec import load_document
+from holdfast.stores.checks import (
+    check_effect,
+    check_effect_query,
+    check_filter,
+    check_outcome,
+    document_text,
+)
+from holdfast.stores.memory_sessions import MemorySessions
+
+
+class MemoryEffects(MemorySessions):
+    """Steps with side effects, and how they ended."""
+
+    def begin_effect(self, draft: NewEffect) -> EffectRecord:
+        check_effect(draft)
+        outcome = draft.outcome
+        error = document_text(outcome.error, "error")
+        with self._open():
+            session = self._session(draft.session_id)
+            place = (draft.key, draft.occurrence)
+            attempts = 0
+            if place in session.effects:
+                present, document = session.effects[place]
+                if present.attempt_id != draft.instead_of:
+                    return _read(present, document)
+                attempts = present.attempts
+            self._add_chunks(outcome.chunks)
+            now = self._now()
+            record = EffectRecord(
+                session_id=draft.session_id,
+                key=draft.key,
+                occurrence=draft.occurrence,
+                name=draft.name,
+                fingerprint=draft.fingerprint,
+                status=outcome.status,
+                attempt_id=draft.attempt_id,
+                attempts=attempts + 1,
+                payload=_payload(outcome),
+                error=None,
+                started_at=now,
+                finished_at=None if outcome.status == "started" else now,
+            )
+            session.effects[place] = (record, error)
+            return _read(record, error)
+
+    def finish_effect(
+        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+    ) -> bool:
+        check_filter(session_id, "session id", str)
+        check_outcome(outcome)
+        error = document_text(outcome.error, "error")
+        with self._open():
+            session = self._sessions.get(session_id)
+            found = None if session is None else session.effects.get((key, occurrence))
+            if session is None or found is None or found[0].attempt_id != attempt_id:
+                return False
+            self._add_chunks(outcome.chunks)
+            changed = replace(
+                found[0],
+                status=outcome.status,
+                payload=_payload(outcome),
+                finished_at=self._now(),
+            )
+            session.effects[key, occurrence] = (changed, error)
+            return True
+
+    def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
+        limit = check_effect_query(query)
+        with self._open():
+            session = self._sessions.get(query.session_id)
+            stored = [] if session is None else list(session.effects.values())
+        stored.sort(key=lambda one: (one[0].started_at, one[0].key, one[0].occurrence))
+        wanted = (
+            _read(record, error)
+            for record, error in stored
+            if query.key in (None, record.key)
+            and query.occurrence in (None, record.occurrence)
+            and query.status in (None, record.status)
+        )
+        return list(islice(wanted, limit))
+
+
+def _payload(outcome: EffectOutcome) -> Payload | None:
+    return None if outcome.manifest is None else Payload(outcome.manifest, outcome.refs)
+
+
+def _read(record: EffectRecord, error: str | None) -> EffectRecord:
+    return record if error is None else replace(record, error=load_document(error))

@@ -1,0 +1,73 @@
+"""Effects in PostgreSQL: every write is one statement in a transaction of its own, one round trip."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.errors import SessionNotFound, StoreBusy
+from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
+from holdfast.stores.base import Store
+from holdfast.stores.checks import check_effect, check_effect_query, check_filter, check_outcome
+from holdfast.stores.postgres_connection import Link
+from holdfast.stores.postgres_statements import Statement, outcome_params, parse_effect
+
+# A step that somebody recorded while a statement ran is seen by the next one.
+_LOOKS: Final = 3
+
+
+class PostgresEffects(Store):
+    """Steps with side effects, and how they ended."""
+
+    _link: Link
+    _sql: dict[str, str]
+
+    def begin_effect(self, draft: NewEffect) -> EffectRecord:
+        check_effect(draft)
+        params = {
+            **outcome_params(draft.outcome),
+            "tenant": self.tenant,
+            "session_id": draft.session_id,
+            "key": draft.key,
+            "occurrence": draft.occurrence,
+            "name": draft.name,
+            "fingerprint": draft.fingerprint,
+            "attempt_id": draft.attempt_id,
+            "instead_of": draft.instead_of,
+        }
+        statement = Statement(self._sql["effects.begin"], params)
+        for _ in range(_LOOKS):
+            if rows := self._link.rows(statement, again=True):
+                return parse_effect(rows[0])
+            if self.find_session(draft.session_id) is None:
+                raise SessionNotFound(f"{self.url} has no session {draft.session_id!r}")
+        raise StoreBusy(
+            f"{self.url}: others keep recording the step {draft.key!r}. Nothing was written; a "
+            f"retry is safe"
+        )
+
+    def finish_effect(
+        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+    ) -> bool:
+        check_filter(session_id, "session id", str)
+        check_outcome(outcome)
+        params = {
+            **outcome_params(outcome),
+            "tenant": self.tenant,
+            "session_id": session_id,
+            "key": key,
+            "occurrence": occurrence,
+            "attempt_id": attempt_id,
+        }
+        return bool(self._link.rows(Statement(self._sql["effects.finish"], params), again=True))
+
+    def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
+        limit = check_effect_query(query)
+        params = {"tenant": self.tenant, "session_id": query.session_id, "limit": limit}
+        parts = [self._sql["effects.list"]]
+        for field in ("key", "occurrence", "status"):
+            if (value := getattr(query, field)) is not None:
+                parts.append(self._sql[f"effects.where.{field}"])
+                params[field] = value
+        parts.append(self._sql["effects.order"])
+        rows = self._link.rows(Statement("\n".join(parts), params), again=True)
+        return [parse_effect(row) for row in rows]

@@ -1,0 +1,97 @@
+"""Effects in SQLite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from holdfast.errors import SessionNotFound
+from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
+from holdfast.stores import sqlite_rows as rows
+from holdfast.stores.checks import (
+    check_effect,
+    check_effect_query,
+    check_filter,
+    check_outcome,
+    document_text,
+)
+from holdfast.stores.sqlite_access import all_rows
+from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row
+from holdfast.stores.sqlite_sessions import SqliteSessions
+
+_PLACE = "\n".join(
+    SQL[name] for name in ("effects.list", "effects.where.key", "effects.where.occurrence")
+)
+
+
+class SqliteEffects(SqliteSessions):
+    """Steps with side effects, and how they ended."""
+
+    def begin_effect(self, draft: NewEffect) -> EffectRecord:
+        check_effect(draft)
+        outcome = draft.outcome
+        chunks = self._packed(outcome.chunks)
+        error = document_text(outcome.error, "error")
+
+        def begin(connection: apsw.Connection) -> EffectRecord:
+            now = self._clock()
+            begun = all_rows(
+                connection,
+                "effects.begin",
+                (
+                    draft.key,
+                    draft.occurrence,
+                    draft.name,
+                    draft.fingerprint,
+                    outcome.status,
+                    draft.attempt_id,
+                    outcome.manifest,
+                    outcome.refs,
+                    error,
+                    now,
+                    None if outcome.status == "started" else now,
+                    self.tenant,
+                    draft.session_id,
+                    draft.instead_of,
+                ),
+            )
+            if begun:
+                self._add_chunks(connection, chunks)
+                return rows.effect(begun[0])
+            place = (self.tenant, draft.session_id, draft.key, draft.occurrence)
+            present: list[Row] = connection.execute(_PLACE, place).fetchall()
+            if not present:
+                raise SessionNotFound(f"no session has the id {draft.session_id!r}")
+            return rows.effect(present[0])
+
+        return self._file.write(begin)
+
+    def finish_effect(
+        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+    ) -> bool:
+        check_filter(session_id, "session id", str)
+        check_outcome(outcome)
+        chunks = self._packed(outcome.chunks)
+        error = document_text(outcome.error, "error")
+        content = (outcome.status, outcome.manifest, outcome.refs, error)
+        place = (self.tenant, session_id, key, occurrence, attempt_id)
+
+        def finish(connection: apsw.Connection) -> bool:
+            if not all_rows(connection, "effects.finish", (*content, self._clock(), *place)):
+                return False
+            self._add_chunks(connection, chunks)
+            return True
+
+        return self._file.write(finish)
+
+    def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
+        check_effect_query(query)
+        statement = [SQL["effects.list"]]
+        values: list[Any] = [self.tenant, query.session_id]
+        for field in ("key", "occurrence", "status"):
+            if (value := getattr(query, field)) is not None:
+                statement.append(SQL[f"effects.where.{field}"])
+                values.append(value)
+        return self._list(rows.effect, statement, values, SQL["effects.order"], query.limit)
