@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SQLiteCheckpointSaver,
     )
     from holdfast.sessions import Checkpoint, Session, SessionManager
+    from holdfast.workspace import Workspace
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ _HOME: Final = {
     "SQLiteCheckpointer": "checkpointers",
     "Session": "sessions",
     "SessionManager": "sessions",
+    "Workspace": "workspace",
     "ensure_checkpoints_schema": "checkpointers",
 }
 
@@ -70,6 +72,7 @@ __all__ = [
     "SQLiteCheckpointer",
     "Session",
     "SessionManager",
+    "Workspace",
     "__version__",
     "ensure_checkpoints_schema",
 ]

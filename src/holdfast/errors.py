@@ -14,12 +14,15 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── NotResumable
     │   ├── NotInitialised
     │   ├── InvalidStep
-    │   └── ArgumentsNotFingerprintable
+    │   ├── ArgumentsNotFingerprintable
+    │   └── WorkspaceRefused
     ├── LookupFailedError          what was asked for is not there
     │   ├── SessionNotFound
     │   ├── AgentNotFound
     │   ├── CheckpointNotFound
     │   ├── NothingToResume
+    │   ├── NothingToUndo
+    │   ├── SnapshotNotFound
     │   └── AmbiguousReference
     ├── ConflictError              it is there already, or somebody else was faster
     │   ├── SessionExists
@@ -32,7 +35,8 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── DigestMismatch
     │   ├── StateCorrupt
     │   ├── StateTooLarge
-    │   └── PackMissing
+    │   ├── PackMissing
+    │   └── SnapshotCorrupt
     ├── StoreError                 the database cannot do its part
     │   ├── StoreUnavailable
     │   ├── StoreBusy
@@ -51,6 +55,12 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── EffectRunning
     │   ├── EffectSuperseded
     │   └── ResultNotStorable
+    ├── WorkspaceError             the project's files cannot be captured or put back
+    │   ├── WorkspaceUnavailable
+    │   ├── WorkspaceBusy
+    │   ├── WorkspaceFull
+    │   ├── WorkspaceTimeout
+    │   └── RestoreFailed
     └── MissingExtra               an optional dependency is not installed
 
 A message says what happened, what was not lost, and what to do next. ``code`` is stable: programs
@@ -162,6 +172,12 @@ class ArgumentsNotFingerprintable(InputError):
         self.reason = reason
 
 
+class WorkspaceRefused(InputError):
+    """The directory is not one whose files may be captured: a home, the root, another's store."""
+
+    code = "workspace_refused"
+
+
 class LookupFailedError(HoldfastError, LookupError):
     """What was asked for is not in the store."""
 
@@ -191,6 +207,18 @@ class NothingToResume(LookupFailedError):
     """There is no checkpoint to resume from."""
 
     code = "nothing_to_resume"
+
+
+class NothingToUndo(LookupFailedError):
+    """No rollback was made that could be undone, or no undo that could be redone."""
+
+    code = "nothing_to_undo"
+
+
+class SnapshotNotFound(LookupFailedError):
+    """The project's private store does not hold the files of this checkpoint."""
+
+    code = "snapshot_not_found"
 
 
 class AmbiguousReference(LookupFailedError):
@@ -271,6 +299,12 @@ class PackMissing(IntegrityError):
     """A workspace pack that is needed is not stored; the message names its commit."""
 
     code = "pack_missing"
+
+
+class SnapshotCorrupt(IntegrityError):
+    """The stored files of a checkpoint are damaged. The project was not touched."""
+
+    code = "snapshot_corrupt"
 
 
 class StoreError(HoldfastError):
@@ -390,6 +424,43 @@ class ResultNotStorable(EffectError):
     """The step did happen and is recorded as done, but what it returned has no stored form."""
 
     code = "result_not_storable"
+
+
+class WorkspaceError(HoldfastError):
+    """The project's files cannot be captured or put back."""
+
+    code = "workspace"
+    exit_code = 9
+
+
+class WorkspaceUnavailable(WorkspaceError):
+    """Git is missing, too old, or failed at its work."""
+
+    code = "workspace_unavailable"
+
+
+class WorkspaceBusy(WorkspaceError):
+    """Another process works on the same files or repository. A retry is safe."""
+
+    code = "workspace_busy"
+
+
+class WorkspaceFull(WorkspaceError):
+    """No room is left on the disk for the project's files."""
+
+    code = "workspace_full"
+
+
+class WorkspaceTimeout(WorkspaceError):
+    """Capturing the files took longer than its time budget."""
+
+    code = "workspace_timeout"
+
+
+class RestoreFailed(WorkspaceError):
+    """A restore was refused, or stopped and reverted; the message says which, and why."""
+
+    code = "restore_failed"
 
 
 class MissingExtra(HoldfastError, ImportError):

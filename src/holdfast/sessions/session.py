@@ -50,7 +50,7 @@ from holdfast.state.codec import dump_document
 from holdfast.state.documented import tasks_in, validate_documented
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
-from holdfast.workspace.git_state import read_git_state
+from holdfast.workspace.repository import read_git_state
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import SessionManager
-from holdfast.workspace.git_state import GitState, read_git_state
+from holdfast.workspace.base import GitState
+from holdfast.workspace.repository import read_git_state
 
 
 def git(repository: Path, *arguments: str) -> str:
@@ -36,20 +37,25 @@ def read(root: Path) -> GitState:
     return state
 
 
+def stand(root: Path) -> tuple[str | None, str | None, bool, bool]:
+    state = read(root)
+    return state.branch, state.commit, state.uncommitted, state.detached
+
+
 @pytest.mark.row("S1-50")
 def test_six_states_of_a_repository(repository: Path, tmp_path: Path) -> None:
     head = git(repository, "rev-parse", "HEAD")
-    assert read(repository) == GitState("main", head, False)
+    assert stand(repository) == ("main", head, False, False)
     (repository / "b.txt").write_text("untracked")
     assert read(repository).uncommitted
     git(repository, "add", "b.txt")
     assert read(repository).uncommitted
     git(repository, "commit", "-q", "-m", "second")
     (repository / "a.txt").write_text("changed\n")
-    assert read(repository) == GitState("main", git(repository, "rev-parse", "HEAD"), True)
+    assert stand(repository) == ("main", git(repository, "rev-parse", "HEAD"), True, False)
     git(repository, "checkout", "-q", "--", "a.txt")
     git(repository, "checkout", "-q", "--detach")
-    assert read(repository) == GitState(None, git(repository, "rev-parse", "HEAD"), False)
+    assert stand(repository) == (None, git(repository, "rev-parse", "HEAD"), False, True)
     outside = tmp_path / "plain"
     outside.mkdir()
     assert read_git_state(outside) is None
@@ -57,7 +63,7 @@ def test_six_states_of_a_repository(repository: Path, tmp_path: Path) -> None:
 
 def test_an_unborn_branch_has_no_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "trunk")
-    assert read(tmp_path) == GitState("trunk", None, False)
+    assert stand(tmp_path) == ("trunk", None, False, False)
 
 
 @pytest.mark.row("S1-69")

@@ -1,0 +1,209 @@
+"""The vocabulary of workspace snapshots: plain, frozen values.
+
+A *snapshot* is the project's files at one moment, named by a commit of the private store. The same files
+give the same commit, so a save that finds nothing changed costs no room. Paths are relative to the
+project, with ``/``; bytes that are no UTF-8 are kept as surrogates, as `os.fsdecode` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+MB: Final = 1024 * 1024
+
+Kind: TypeAlias = Literal["added", "modified", "deleted"]
+Progress: TypeAlias = Callable[[int, int], None]
+
+# What is never captured: our own corner, and the copies that `CheckpointManager` keeps for readers.
+NEVER_CAPTURED: Final = (".agents", ".claude/checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a snapshot may cost.
+
+    ``max_file_bytes`` leaves out larger files; ``quota_bytes`` bounds the whole private store;
+    ``seconds`` bounds one capture. ``include`` names files or directories that are captured although
+    the project's rules ignore them.
+    """
+
+    max_file_bytes: int = 100 * MB
+    quota_bytes: int = 10 * 1024 * MB
+    seconds: float | None = 600.0
+    include: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A path that a snapshot does not hold, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file as a tree holds it: git's mode (``100644``, ``100755``, ``120000``) and blob."""
+
+    mode: str
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path that differs between two snapshots."""
+
+    path: str
+    kind: Kind
+    old: Entry | None = None
+    new: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GitState:
+    """Where the user's own repository stood. ``branch`` is None when HEAD is detached.
+
+    The lists are paths relative to the repository's top; ``renamed`` holds pairs. ``operation`` names
+    a merge, rebase, cherry-pick, revert or bisect in progress.
+    """
+
+    branch: str | None
+    commit: str | None
+    uncommitted: bool
+    detached: bool = False
+    staged: tuple[str, ...] = ()
+    unstaged: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    unmerged: tuple[str, ...] = ()
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one capture found.
+
+    ``commit`` names the files for good; ``before`` is the project's previous snapshot, from whoever
+    made it. ``git`` is what the user's repository said at that moment, None outside of one.
+    """
+
+    commit: str
+    tree: str
+    before: str | None
+    skipped: tuple[Skipped, ...]
+    git: GitState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the private store holds on disk."""
+
+    bytes: int
+    snapshots: int
+    objects: int
+    quota_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What `Workspace.gc` removed: snapshots that no checkpoint names, and the room they took."""
+
+    snapshots: int
+    bytes: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that `Workspace.verify` found wrong, and the snapshot that it concerns."""
+
+    commit: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What a restore did, or with ``dry_run`` would do.
+
+    ``changes`` are the paths written and deleted; ``modes`` those whose permissions alone were set;
+    ``kept`` are paths left alone although the target lacks or differs in them, each with the reason;
+    ``conflicts`` are kept because somebody else changed them since. ``safety`` is the snapshot from
+    just before, ``landed`` the one from just after. ``head`` tells what moved in the user's
+    repository, ``commits`` are those that a moved branch no longer contains, and ``backup`` the
+    reference that keeps them.
+    """
+
+    target: str
+    safety: str
+    landed: str | None
+    changes: tuple[Change, ...]
+    modes: tuple[str, ...] = ()
+    kept: tuple[Skipped, ...] = ()
+    conflicts: tuple[Skipped, ...] = ()
+    head: str | None = None
+    commits: tuple[str, ...] = ()
+    backup: str | None = None
+    dry_run: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether anything differs at all."""
+        return bool(self.changes or self.modes or self.head)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One changed path with its unified text; ``text`` is empty for a binary file."""
+
+    change: Change
+    text: str
+    binary: bool = False
+
+
+def as_document(git: GitState) -> Mapping[str, Any]:
+    """Return a git state as plain values, fit for a checkpoint; long lists keep their beginning."""
+    document: dict[str, Any] = {
+        "branch": git.branch,
+        "commit": git.commit,
+        "detached": git.detached,
+        "uncommitted": git.uncommitted,
+        "operation": git.operation,
+    }
+    for name in ("staged", "unstaged", "untracked", "deleted", "renamed", "unmerged"):
+        paths: tuple[Any, ...] = getattr(git, name)
+        document[name] = [_readable(one) for one in paths[:_LISTED]]
+        if len(paths) > _LISTED:
+            document[f"{name}_count"] = len(paths)
+    return document
+
+
+def readable(path: str) -> str:
+    """Return a path fit for text and JSON: what is no UTF-8 is spelled out."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _readable(paths: str | tuple[str, str]) -> str | list[str]:
+    return readable(paths) if isinstance(paths, str) else [readable(one) for one in paths]
+
+
+_LISTED: Final = 1000
+
+__all__ = [
+    "MB",
+    "NEVER_CAPTURED",
+    "Change",
+    "Entry",
+    "FileDiff",
+    "GitState",
+    "Limits",
+    "Problem",
+    "RestoreReport",
+    "Skipped",
+    "Snapshot",
+    "Sweep",
+    "Usage",
+    "as_document",
+    "readable",
+]

@@ -1,0 +1,547 @@
+"""Finding out what is in the project now, at the cost of what changed.
+
+The private index remembers every captured file with its size, times and blob, as git's own does. One
+capture asks two questions side by side: which known files look different (``diff-files``, which compares
+only what `lstat` says, so a changed permission shows too), and which unknown ones there are
+(``ls-files --others``, by the project's ignore rules). Only those are read. What git leaves out is added
+by hand: permissions, empty directories, the files of nested repositories, tracked files that a rule
+ignores, and the list of what was skipped, with reasons.
+
+All of it happens in a copy of the index, which takes the old one's place when the snapshot is durable. A
+capture that is killed leaves only objects that nothing names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.errors import WorkspaceFull
+from holdfast.workspace.base import NEVER_CAPTURED, Limits, Progress, Skipped, Snapshot
+from holdfast.workspace.details import Details, learn_defaults
+from holdfast.workspace.ignores import excludes_for, tracked_although_ignored
+from holdfast.workspace.position import capture_position
+from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.process import Deadline, Git, finish
+from holdfast.workspace.repository import Repository, Status
+
+NOTE: Final = "last.json"
+
+# Above so many files git writes one pack instead of a file each: a first snapshot is faster by half.
+_MANY: Final = 500
+_AT_ONCE: Final = 2000
+_ARGUMENTS: Final = 400
+# What changed within this time may change again without its time stamp telling.
+_RACY_NS: Final = 2_000_000_000
+_ROOM_PER_FILE: Final = 1024
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a capture decided about the paths it looked at."""
+
+    add: dict[str, os.stat_result]
+    drop: set[str]
+    skipped: dict[str, str]
+    empty: set[str]
+    rules_changed: bool = False
+
+
+class Capture:
+    """One capture of a project. Needs the store's work lock."""
+
+    def __init__(
+        self,
+        store: PrivateStore,
+        limits: Limits,
+        *,
+        repository: Repository | None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._repository = repository
+        self._progress = progress
+        self._deadline = Deadline(limits.seconds)
+        self._index = store.home / "index.next"
+        self._note = store.read_note(NOTE) if store.index.exists() else {}
+        self._details = _known_details(self._note)
+        self._found = _Found({}, set(), {}, set())
+        self._started = time.time_ns()
+        # The untracked directories, as long as none of them holds a file to be added.
+        self._hollow: list[str] | None = None
+
+    def run(
+        self, told: Sequence[str] | None = None, *, group: str, rescue: Iterable[str] = ()
+    ) -> Snapshot:
+        """Capture the project, or only the ``told`` paths of it on top of the last snapshot.
+
+        ``rescue`` names paths to be held whatever the rules and caps say: a restore is about to
+        overwrite them. The snapshot is kept for ``group``.
+        """
+        if self._note.get("tree") is None:
+            told = None
+        self._copy_index()
+        try:
+            status = self._look(told)
+            self._look_at_rescued(rescue)
+            self._fit_quota(rescue)
+            if self._note.get("tree") is None:
+                self._details.defaults = self._learn_defaults()
+            self._update_index()
+            if told is None:
+                self._look_for_empty_directories()
+            return self._finish(status, told, group)
+        finally:
+            with suppress(FileNotFoundError):
+                self._index.unlink()
+
+    # Looking ---------------------------------------------------------------------------------
+
+    def _look(self, told: Sequence[str] | None) -> Status | None:
+        git = self._store.git
+        excludes = excludes_for(self._store.root, self._repository)
+        self._found.rules_changed = excludes != self._details.excludes
+        self._details.excludes = excludes
+        info = self._store.home / "info" / "exclude"
+        if self._found.rules_changed or not info.exists():
+            info.write_text(excludes, "utf-8", "surrogateescape")
+        if told is not None:
+            known = self._paths(
+                "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *sorted(set(told))
+            )
+            self._consider(known, known=True)
+            return self._status()
+        arguments = ("diff-files", "-z", "--name-only", "--ignore-submodules=none")
+        others = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
+        dirty_process = git.start(*arguments, index=self._index) if self._index.exists() else None
+        other_process = git.start(*others, index=self._index)
+        try:
+            status = self._status()
+        finally:
+            out = b""
+            if dirty_process is not None:
+                out = finish(dirty_process, arguments, deadline=self._deadline)
+            other = finish(other_process, others, deadline=self._deadline)
+        dirty = _split(out)
+        self._consider(dirty, known=True)
+        if swapped := [path for path in dirty if self._is_folder(path)]:
+            # Git does not look into a directory as long as it knows a file by that name.
+            self._forget(swapped)
+            other = git.run(*others, index=self._index, deadline=self._deadline)
+        self._consider(self._expand(_split(other)))
+        self._consider(self._included())
+        self._consider(self._forced(status), known=True)
+        self._forget_ignored()
+        return status
+
+    def _status(self) -> Status | None:
+        return self._repository.status(deadline=self._deadline) if self._repository else None
+
+    def _paths(
+        self, *arguments: str, git: Git | None = None, index: Path | None = None
+    ) -> list[str]:
+        out = (git or self._store.git).run(
+            *arguments, index=index or self._index, deadline=self._deadline
+        )
+        return _split(out)
+
+    def _expand(self, others: Iterable[str]) -> Iterator[str]:
+        """Yield the files among untracked entries, those inside of directories too."""
+        folders = []
+        for path in others:
+            if not path.endswith("/"):
+                yield path
+            elif not _never(path[:-1]):
+                folders.append(path)
+        nested = [path for path in folders if _is_repository(self._store.root / path)]
+        plain = [path for path in folders if path not in set(nested)]
+        full = [path for path in plain if self._has_files(path)]
+        self._hollow = None if full or nested else plain
+        for some in _batches(full, _ARGUMENTS):
+            listed = self._paths("ls-files", "-z", "-o", "--exclude-standard", "--", *some)
+            for path in listed:
+                if path.endswith("/"):
+                    nested.append(path)
+                else:
+                    yield path
+        for path in nested:
+            yield from self._nested(path)
+
+    def _has_files(self, folder: str) -> bool:
+        """Whether a directory holds anything but directories; special files are noted."""
+        found = False
+        for where, _, names in os.walk(self._store.root / folder):
+            for name in names:
+                path = os.path.relpath(os.path.join(where, name), self._store.root)
+                mode = _lstat(self._store.root / path)
+                if mode is None:
+                    continue
+                if stat.S_ISREG(mode.st_mode) or stat.S_ISLNK(mode.st_mode):
+                    return True
+                self._found.skipped[path] = _kind(mode.st_mode)
+                found = True
+        return found
+
+    def _nested(self, folder: str) -> Iterator[str]:
+        """Yield the files of a repository inside of the project, by its own ignore rules."""
+        inner = Git(self._store.home, work_tree=self._store.root / folder)
+        missing = self._store.home / "no-index"
+        for path in self._paths(
+            "ls-files", "-z", "-o", "--exclude-standard", git=inner, index=missing
+        ):
+            if path.endswith("/"):
+                yield from self._nested(folder + path)
+            else:
+                yield folder + path
+
+    def _included(self) -> Iterator[str]:
+        """Yield the files that the settings ask for although a rule ignores them."""
+        wanted = [path for path in self._limits.include if (self._store.root / path).exists()]
+        if wanted:
+            yield from self._paths("ls-files", "-z", "-o", "--", *wanted)
+
+    def _forced(self, status: Status | None) -> list[str]:
+        """Return what the user's repository tracks although a rule ignores it."""
+        if self._repository is None or status is None:
+            return []
+        mark = _stamp(self._repository.index)
+        if mark == self._note.get("index_mark") and not self._rules_touched():
+            return []
+        self._note["index_mark"] = mark
+        return tracked_although_ignored(self._store.root, self._repository, self._deadline)
+
+    def _rules_touched(self) -> bool:
+        looked_at = (*self._found.add, *self._found.drop)
+        return self._found.rules_changed or any(
+            path.rpartition("/")[2] == ".gitignore" for path in looked_at
+        )
+
+    def _forget_ignored(self) -> None:
+        """Let go of files that a new rule ignores, unless the user's repository tracks them."""
+        if self._note.get("tree") is None or not self._rules_touched():
+            return
+        ignored = self._paths("ls-files", "-z", "-c", "-i", "--exclude-standard")
+        tracked = set(
+            tracked_although_ignored(self._store.root, self._repository, self._deadline)
+            if self._repository is not None
+            else ()
+        )
+        for path in ignored:
+            if path not in tracked and not _within(path, self._limits.include):
+                self._found.add.pop(path, None)
+                self._found.drop.add(path)
+
+    # Deciding --------------------------------------------------------------------------------
+
+    def _consider(self, paths: Iterable[str], *, known: bool = False) -> None:
+        """Sort paths into what is to be added, skipped and, where the index has them, dropped."""
+        found = self._found
+        for path in paths:
+            if _never(path) or path in found.add:
+                continue
+            looked = _lstat(self._store.root / path)
+            reason = None
+            if looked is not None and not stat.S_ISDIR(looked.st_mode):
+                reason = self._reason_against(path, looked)
+                if reason is None:
+                    found.add[path] = looked
+                    continue
+                found.skipped[path] = reason
+            if known:
+                found.drop.add(path)
+
+    def _reason_against(self, path: str, looked: os.stat_result) -> str | None:
+        if stat.S_ISLNK(looked.st_mode):
+            return None
+        if not stat.S_ISREG(looked.st_mode):
+            return _kind(looked.st_mode)
+        if looked.st_size > self._limits.max_file_bytes:
+            return f"larger than {self._limits.max_file_bytes:,} bytes"
+        if not os.access(self._store.root / path, os.R_OK):
+            return "unreadable"
+        return None
+
+    def _look_at_rescued(self, rescue: Iterable[str]) -> None:
+        for path in rescue:
+            looked = _lstat(self._store.root / path)
+            if (
+                looked is not None
+                and not stat.S_ISDIR(looked.st_mode)
+                and path not in self._found.add
+            ):
+                self._found.add[path] = looked
+                self._found.drop.discard(path)
+                self._found.skipped.pop(path, None)
+
+    def _fit_quota(self, rescue: Iterable[str]) -> None:
+        """Leave out the largest new files where they would not fit into the store's quota."""
+        sizes = {
+            path: looked.st_size + _ROOM_PER_FILE
+            for path, looked in self._found.add.items()
+            if not stat.S_ISLNK(looked.st_mode)
+        }
+        taken = self._note.get("bytes", 0) + sum(sizes.values())
+        if taken > self._limits.quota_bytes:
+            # The estimate only ever grows; what is really there decides.
+            taken = self._store.size() + sum(sizes.values())
+        protected = set(rescue)
+        for path, size in sorted(sizes.items(), key=lambda one: -one[1]):
+            if taken <= self._limits.quota_bytes:
+                break
+            if path not in protected:
+                del self._found.add[path]
+                self._found.skipped[path] = f"over the quota of {self._limits.quota_bytes:,} bytes"
+                self._found.drop.add(path)
+                taken -= size
+        if taken > self._limits.quota_bytes and protected:
+            raise WorkspaceFull(
+                "the files that would be overwritten cannot be saved first: they do not fit into the "
+                f"quota of {self._limits.quota_bytes:,} bytes. Nothing was changed; raise the quota"
+            )
+        self._note["bytes"] = taken
+
+    def _learn_defaults(self) -> tuple[int, int, int]:
+        files = [one.st_mode for one in self._found.add.values() if stat.S_ISREG(one.st_mode)]
+        folders = [_lstat(self._store.root / path) for path in _parents(self._found.add)]
+        return learn_defaults(files, [one.st_mode for one in folders if one is not None])
+
+    # Recording -------------------------------------------------------------------------------
+
+    def _copy_index(self) -> None:
+        if self._store.index.exists():
+            # With its time stamp: git compares it with those of the files it holds.
+            shutil.copy2(self._store.index, self._index)
+        else:
+            self._index.unlink(missing_ok=True)
+
+    def _is_folder(self, path: str) -> bool:
+        looked = _lstat(self._store.root / path)
+        return looked is not None and stat.S_ISDIR(looked.st_mode)
+
+    def _forget(self, paths: Iterable[str]) -> None:
+        self._store.git.run(
+            "update-index", "-z", "--force-remove", "--stdin",
+            stdin=_join(paths), index=self._index, deadline=self._deadline,
+        )  # fmt: skip
+
+    def _update_index(self) -> None:
+        found = self._found
+        gone = found.drop - found.add.keys()
+        if gone and self._index.exists():
+            self._forget(gone)
+        if not found.add:
+            return
+        # Many at once go into packs, in parts so that progress can be told.
+        packed = ("-c", "core.bigFileThreshold=1") if len(found.add) > _MANY else ()
+        done = 0
+        for some in _batches(list(found.add), _AT_ONCE):
+            self._store.git.run(
+                *packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin",
+                stdin=_join(some), index=self._index, deadline=self._deadline,
+            )  # fmt: skip
+            done += len(some)
+            if self._progress is not None:
+                self._progress(done, len(found.add))
+
+    def _look_for_empty_directories(self) -> None:
+        """Find the directories without files, now that every file is known."""
+        hollow = self._hollow
+        if hollow is None or self._found.drop:
+            hollow = self._paths("ls-files", "-z", "-o", "--directory", "--exclude-standard")
+        for path in hollow:
+            folder = path.rstrip("/")
+            if not path.endswith("/") or _never(folder):
+                continue
+            for where, names, files in os.walk(self._store.root / folder):
+                if not names and all(self._is_special(Path(where, one)) for one in files):
+                    self._found.empty.add(os.path.relpath(where, self._store.root))
+
+    def _is_special(self, path: Path) -> bool:
+        looked = _lstat(path)
+        return looked is None or not (stat.S_ISREG(looked.st_mode) or stat.S_ISLNK(looked.st_mode))
+
+    def _finish(self, status: Status | None, told: Sequence[str] | None, group: str) -> Snapshot:
+        found = self._found
+        details = self._details
+        tree = self._note.get("tree")
+        if tree is None or found.add or found.drop:
+            tree = (
+                self._store.git.run("write-tree", index=self._index, deadline=self._deadline)
+                .decode()
+                .strip()
+            )
+        for path in found.drop:
+            details.modes.pop(path, None)
+        self._note_permissions()
+        folders = self._look_at_directories(full=told is None)
+        if told is None:
+            details.empty = sorted(found.empty)
+            details.skipped = [Skipped(path, why) for path, why in sorted(found.skipped.items())]
+        else:
+            skipped = {one.path: one for one in details.skipped if one.path not in found.add}
+            skipped |= {path: Skipped(path, why) for path, why in found.skipped.items()}
+            details.skipped = [skipped[path] for path in sorted(skipped)]
+        before = self._note.get("commit")
+        position = None
+        if self._repository is not None and status is not None:
+            position = capture_position(
+                self._store, self._repository, status, self._note, deadline=self._deadline
+            )
+            details.head, details.head_commit = self._repository.head(), status.state.commit
+        else:
+            details.head = details.head_commit = None
+        message = details.to_message()
+        text = message.decode()
+        same = (tree, text, position) == tuple(
+            self._note.get(key) for key in ("tree", "message", "position")
+        )
+        commit = before if same and before is not None else None
+        if commit is None:
+            parents = [position] if position else []
+            commit = self._store.commit(tree, message, parents, deadline=self._deadline)
+        self._store.keep(group, commit, deadline=self._deadline)
+        if self._index.exists():
+            os.replace(self._index, self._store.index)
+        self._note |= {
+            "commit": commit, "tree": tree, "message": text, "position": position,
+            "folders": folders,
+        }  # fmt: skip
+        self._store.write_note(NOTE, self._note)
+        return Snapshot(
+            commit=commit,
+            tree=tree,
+            before=before,
+            skipped=tuple(details.skipped),
+            git=status.state if status else None,
+        )
+
+    def _note_permissions(self) -> None:
+        """Note the permissions of what was added, and look again at what changed just before.
+
+        Git compares times by the second only. It looks again at contents that could have changed within
+        the second of its last look, but not at permissions.
+        """
+        looked = dict(self._found.add)
+        for path in self._note.get("recent", ()):
+            if path not in looked and path not in self._found.drop:
+                again = _lstat(self._store.root / path)
+                if again is not None:
+                    looked[path] = again
+        for path, one in looked.items():
+            if stat.S_ISREG(one.st_mode):
+                self._details.note_file(path, one.st_mode)
+            else:
+                self._details.modes.pop(path, None)
+        recent = self._started - _RACY_NS
+        self._note["recent"] = [path for path, one in looked.items() if one.st_ctime_ns > recent]
+
+    def _look_at_directories(self, *, full: bool) -> dict[str, list[Any]]:
+        """Note the permissions of the directories that hold files, and special files in them.
+
+        Returns them with their time stamps: one that did not change is not opened the next time.
+        """
+        known: dict[str, list[Any]] = self._note.get("folders", {})
+        folders = {"": [0, []], **known}
+        for path in _parents((*self._found.add, *(f"{one}/" for one in self._found.empty))):
+            folders.setdefault(path, [0, []])
+        kept: dict[str, list[Any]] = {}
+        looked_at = folders if full else {path: one for path, one in folders.items() if not one[0]}
+        for path, (stamp, special) in looked_at.items():
+            looked = _lstat(self._store.root / path)
+            if looked is None or not stat.S_ISDIR(looked.st_mode):
+                self._details.directories.pop(path, None)
+                continue
+            if path:
+                self._details.note_directory(path, looked.st_mode)
+            if looked.st_mtime_ns != stamp:
+                special = self._special_files(path)
+                stamp = looked.st_mtime_ns if self._started - looked.st_mtime_ns > _RACY_NS else 0
+            kept[path] = [stamp, special]
+            for name, reason in special:
+                self._found.skipped.setdefault(f"{path}/{name}" if path else name, reason)
+        return kept if full else {**folders, **kept}
+
+    def _special_files(self, folder: str) -> list[list[str]]:
+        special = []
+        try:
+            with os.scandir(self._store.root / folder) as entries:
+                for entry in entries:
+                    if not (entry.is_file() or entry.is_dir() or entry.is_symlink()):
+                        mode = entry.stat(follow_symlinks=False).st_mode
+                        special.append([entry.name, _kind(mode)])
+        except PermissionError:
+            self._found.skipped[folder] = "unreadable"
+        except OSError:
+            pass
+        return special
+
+
+def _known_details(note: dict[str, Any]) -> Details:
+    message = note.get("message")
+    return Details.from_message(message.encode()) if isinstance(message, str) else Details()
+
+
+def _parents(paths: Iterable[str]) -> dict[str, None]:
+    """Return the directories that some paths lie in, without the project's own."""
+    found: dict[str, None] = {}
+    for path in paths:
+        while (path := path.rpartition("/")[0]) and path not in found:
+            found[path] = None
+    return found
+
+
+def _split(out: bytes) -> list[str]:
+    return [path for path in out.decode("utf-8", "surrogateescape").split("\0") if path]
+
+
+def _join(paths: Iterable[str]) -> bytes:
+    return "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+
+
+def _batches(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(paths), size):
+        yield paths[start : start + size]
+
+
+def _never(path: str) -> bool:
+    return _within(path, NEVER_CAPTURED)
+
+
+def _within(path: str, folders: Iterable[str]) -> bool:
+    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in folders)
+
+
+def _is_repository(folder: Path) -> bool:
+    return os.path.lexists(folder / ".git")
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+
+
+def _stamp(path: Path) -> list[int]:
+    looked = _lstat(path)
+    return [looked.st_mtime_ns, looked.st_size, looked.st_ino] if looked else []
+
+
+def _kind(mode: int) -> str:
+    for test, name in (
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISBLK, "a device"),
+        (stat.S_ISCHR, "a device"),
+    ):
+        if test(mode):
+            return name
+    return "not a file"

@@ -1,0 +1,71 @@
+"""What differs between two snapshots: names from git's trees, text from git's diff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from holdfast.workspace.base import Change, Entry, FileDiff, Kind
+from holdfast.workspace.private_store import PrivateStore
+
+
+def changes_between(
+    store: PrivateStore, old: str, new: str, paths: Sequence[str] = ()
+) -> list[Change]:
+    """Return the paths that differ between two commits or trees, in order."""
+    out = store.git.run(
+        "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new, "--",
+        *_pathspecs(paths),
+    )  # fmt: skip
+    return list(_parse(out.decode("utf-8", "surrogateescape")))
+
+
+def text_between(
+    store: PrivateStore, old: str, new: str, paths: Sequence[str] = ()
+) -> list[FileDiff]:
+    """Return the differing paths with their unified text."""
+    found = []
+    changes = changes_between(store, old, new, paths)
+    out = store.git.run(
+        "diff-tree", "-r", "-p", "-z", "--no-renames", "--no-ext-diff", "--no-textconv",
+        "--no-color", "--full-index", "--src-prefix=a/", "--dst-prefix=b/",
+        old, new, "--", *_pathspecs(paths),
+    )  # fmt: skip
+    texts = iter(_split_patch(out.decode("utf-8", "backslashreplace")))
+    for change in changes:
+        text = next(texts, "")
+        if change.old and change.new and change.old.mode[:3] != change.new.mode[:3]:
+            # A file that became a link, or the other way round, is shown as gone and new.
+            text += next(texts, "")
+        binary = "\nBinary files " in text or text.startswith("Binary files ")
+        found.append(FileDiff(change, "" if binary else text, binary))
+    return found
+
+
+def _pathspecs(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if path != "."]
+
+
+def _parse(raw: str) -> Iterator[Change]:
+    parts = iter(raw.split("\0"))
+    for header in parts:
+        if not header:
+            break
+        old_mode, new_mode, old_blob, new_blob, status = header.removeprefix(":").split(" ")
+        path = next(parts)
+        kind: Kind = {"A": "added", "D": "deleted"}.get(status[:1], "modified")  # type: ignore[assignment]
+        yield Change(
+            path,
+            kind,
+            None if kind == "added" else Entry(old_mode, old_blob),
+            None if kind == "deleted" else Entry(new_mode, new_blob),
+        )
+
+
+def _split_patch(patch: str) -> list[str]:
+    starts = [0] if patch.startswith("diff --git ") else []
+    place = patch.find("\ndiff --git ")
+    while place >= 0:
+        starts.append(place + 1)
+        place = patch.find("\ndiff --git ", place + 1)
+    ends = [*starts[1:], len(patch)]
+    return [patch[start:end] for start, end in zip(starts, ends, strict=True)]

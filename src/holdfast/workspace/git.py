@@ -1,0 +1,284 @@
+"""`Workspace`: the files of one project, captured, compared and put back.
+
+    workspace = Workspace(".")
+    before = workspace.snapshot()
+    ...
+    report = workspace.restore(before.commit)
+    workspace.restore(report.safety)          # and back again
+
+It knows nothing of sessions and databases: a snapshot's commit is all that a checkpoint keeps of it. The
+work is done elsewhere: `capture` finds out what is there, `restore` puts it back, `private_store` holds it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.config import AGENTS_DIR, find_project_root
+from holdfast.errors import (
+    InvalidIdentifier,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    WorkspaceRefused,
+)
+from holdfast.workspace.base import (
+    Change,
+    FileDiff,
+    GitState,
+    Limits,
+    Problem,
+    Progress,
+    RestoreReport,
+    Skipped,
+    Snapshot,
+    Sweep,
+    Usage,
+)
+from holdfast.workspace.capture import Capture
+from holdfast.workspace.compare import changes_between, text_between
+from holdfast.workspace.details import Details
+from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.process import find_git
+from holdfast.workspace.repository import Repository, read_git_state
+from holdfast.workspace.restore import Restore, finish_interrupted
+
+STORE: Final = "workspace.git"
+_DEFAULT_GROUP: Final = "local"
+
+
+class Workspace:
+    """The files of the project that ``project_dir`` lies in.
+
+    ``group`` names whose snapshots these are: `gc` only ever looks at its own. Objects may be used from
+    several threads and processes; a capture, a restore or a sweep waits for the one before it.
+    """
+
+    def __init__(
+        self,
+        project_dir: str | Path | None = None,
+        *,
+        limits: Limits | None = None,
+        group: str = _DEFAULT_GROUP,
+    ) -> None:
+        self.root = refuse_unsuitable(find_project_root(project_dir))
+        self.limits = limits or Limits()
+        self._group = group
+        self._store = PrivateStore(self.root, self.root / AGENTS_DIR / STORE)
+
+    @property
+    def store_dir(self) -> Path:
+        """Where the private store lies."""
+        return self._store.home
+
+    # Capturing -------------------------------------------------------------------------------
+
+    def snapshot(
+        self,
+        paths: Sequence[str | os.PathLike[str]] | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> Snapshot:
+        """Capture every file of the project. When this returns, it is durable.
+
+        With ``paths`` only those are looked at, on top of the last snapshot: for a caller that knows
+        what it wrote. What could not be captured is listed in ``skipped``.
+        """
+        find_git()
+        told = None if paths is None else [self.relative(path) for path in paths]
+        repository = Repository.find(self.root)
+        with self._store.working():
+            finish_interrupted(self._store, self.limits, repository)
+            self._store.prepare(sha256=_uses_sha256(repository))
+            capture = Capture(self._store, self.limits, repository=repository, progress=progress)
+            return capture.run(told, group=self._group)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Keep sweeps away from a snapshot until its checkpoint is stored."""
+        with self._store.using():
+            yield
+
+    def git_state(self) -> GitState | None:
+        """Return where the user's own repository stands, None when there is none."""
+        return read_git_state(self.root)
+
+    # Looking ---------------------------------------------------------------------------------
+
+    def has(self, commit: str) -> bool:
+        """Whether the private store holds a snapshot."""
+        try:
+            self.details(commit)
+        except (SnapshotNotFound, SnapshotCorrupt):
+            return False
+        return True
+
+    def details(self, commit: str) -> Details:
+        """Return what a snapshot knows beyond its files' contents."""
+        self._check(commit)
+        return Details.from_message(self._store.read_commit(commit)[2])
+
+    def files(self, commit: str) -> list[str]:
+        """Return the paths that a snapshot holds."""
+        self._check(commit)
+        return list(self._store.entries(self._store.read_commit(commit)[0]))
+
+    def skipped(self, commit: str) -> list[Skipped]:
+        """Return the paths that a snapshot could not hold, with reasons."""
+        return self.details(commit).skipped
+
+    def read(self, commit: str, path: str) -> bytes:
+        """Return the content of a file as a snapshot holds it, verified."""
+        self._check(commit)
+        entries = self._store.entries(self._store.read_commit(commit)[0], [self.relative(path)])
+        entry = entries.get(self.relative(path))
+        if entry is None:
+            raise SnapshotNotFound(f"the snapshot {commit[:12]} has no file {path}")
+        return self._store.read_objects([entry.blob])[entry.blob]
+
+    def diff(self, old: str, new: str, *, paths: Sequence[str] = ()) -> list[Change]:
+        """Return the paths that differ between two snapshots."""
+        for commit in (old, new):
+            self._check(commit)
+        return changes_between(self._store, old, new, [self.relative(path) for path in paths])
+
+    def diff_text(self, old: str, new: str, *, paths: Sequence[str] = ()) -> list[FileDiff]:
+        """Return the differing paths with their unified text."""
+        for commit in (old, new):
+            self._check(commit)
+        return text_between(self._store, old, new, [self.relative(path) for path in paths])
+
+    # Putting back ----------------------------------------------------------------------------
+
+    def restore(
+        self,
+        commit: str,
+        *,
+        paths: Sequence[str] | None = None,
+        keep: Callable[[Change, str], str | None] | None = None,
+        move_head: bool = False,
+        dry_run: bool = False,
+        before: Callable[[Snapshot], None] | None = None,
+    ) -> RestoreReport:
+        """Make the project's files what a snapshot holds, or refuse and change nothing.
+
+        A safety snapshot comes first; ``restore(report.safety)`` undoes it. Only what differs is
+        written, only what the safety snapshot holds is deleted, and the result is read again and
+        compared. ``paths`` (files or directories) restores a part. ``keep(change, safety)`` may
+        return a reason to leave a path alone; such paths are reported as conflicts. ``move_head`` also
+        puts HEAD, branch, index and a merge or rebase in progress where they were. ``before`` is
+        called with the safety snapshot when nothing was changed yet; what it raises stops the restore.
+        With ``dry_run`` nothing is changed.
+        """
+        find_git()
+        self._check(commit)
+        wanted = None if paths is None else [self.relative(path) for path in paths]
+        repository = Repository.find(self.root)
+        with self._store.working():
+            finish_interrupted(self._store, self.limits, repository)
+            work = Restore(self._store, self.limits, repository, commit, group=self._group)
+            return work.run(
+                paths=wanted, keep=keep, move_head=move_head, dry_run=dry_run, before=before
+            )
+
+    def recover(self) -> RestoreReport | None:
+        """Finish or revert a restore that was killed. Returns what was done, None if nothing was."""
+        if not self._store.exists():
+            return None
+        with self._store.working():
+            return finish_interrupted(self._store, self.limits, Repository.find(self.root))
+
+    # Upkeep ----------------------------------------------------------------------------------
+
+    def snapshots(self) -> set[str]:
+        """Return the commits that are kept for this group."""
+        return self._store.kept(self._group).get(self._group, set())
+
+    def verify(self, commits: Collection[str] | None = None) -> list[Problem]:
+        """Read every object of the snapshots again, hash it, and report what is wrong."""
+        if not self._store.exists():
+            return [Problem(commit, "is not in the private store") for commit in commits or ()]
+        with self._store.working():
+            return self._store.check(commits if commits is not None else self.snapshots())
+
+    def usage(self) -> Usage:
+        """Return what the private store takes on disk."""
+        if not self._store.exists():
+            return Usage(0, 0, 0, self.limits.quota_bytes)
+        kept = set().union(*self._store.kept().values())
+        return Usage(
+            self._store.size(), len(kept), self._store.count_objects(), self.limits.quota_bytes
+        )
+
+    def gc(
+        self, needed: Callable[[], Collection[str]], *, dry_run: bool = False, repack: bool = True
+    ) -> Sweep:
+        """Let go of this group's snapshots that ``needed()`` does not name, and free their room.
+
+        Saves wait meanwhile: ``needed`` is asked when none is between its capture and its checkpoint.
+        """
+        if not self._store.exists():
+            return Sweep(0, 0, dry_run)
+        with self._store.using(alone=True), self._store.working():
+            held = self._store.kept(self._group).get(self._group, set())
+            orphans = held - set(needed())
+            before = self._store.size()
+            if not dry_run:
+                self._store.release(self._group, sorted(orphans))
+                if repack:
+                    self._store.repack()
+            freed = 0 if dry_run else max(0, before - self._store.size())
+            return Sweep(len(orphans), freed, dry_run)
+
+    # Paths -----------------------------------------------------------------------------------
+
+    def relative(self, path: str | os.PathLike[str]) -> str:
+        """Return a path as snapshots name it. Raises `InvalidIdentifier` for one outside.
+
+        Relative paths count from the project's top directory.
+        """
+        text = os.fspath(path)
+        if "\0" in text:
+            raise InvalidIdentifier(f"a path cannot contain NUL: {text!r}")
+        joined = os.path.normpath(os.path.join(self.root, text))
+        if joined != str(self.root) and not joined.startswith(f"{self.root}{os.sep}"):
+            raise InvalidIdentifier(f"{text!r} is outside of the project {self.root}")
+        return os.path.relpath(joined, self.root)
+
+    def _check(self, commit: str) -> None:
+        plausible = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")
+        if not plausible:
+            raise SnapshotNotFound(f"{commit!r} does not name a snapshot")
+        if not self._store.exists():
+            raise SnapshotNotFound(f"{self.root} has no snapshots; nothing was changed")
+
+
+def refuse_unsuitable(root: Path) -> Path:
+    """Return a project's directory, or raise `WorkspaceRefused` for one that cannot be meant."""
+    real = root.resolve()
+    homes = {Path(real.anchor)}
+    with suppress(RuntimeError):
+        homes.add(Path.home().resolve())
+    if real in homes:
+        raise WorkspaceRefused(
+            f"{root} is not a project: capturing it would take everything that is in it. "
+            "Work in a directory below, or switch file snapshots off (workspace=False)"
+        )
+    for above in (real, *real.parents):
+        if above.name == STORE and (above / "objects").is_dir():
+            raise WorkspaceRefused(
+                f"{root} lies inside of {above}, where another project keeps its snapshots"
+            )
+    return root
+
+
+def _uses_sha256(repository: Repository | None) -> bool:
+    if repository is None:
+        return False
+    with suppress(OSError):
+        config = (repository.common_dir / "config").read_bytes().lower()
+        return b"objectformat = sha256" in config
+    return False

@@ -1,0 +1,63 @@
+"""The project's ignore rules, as far as they do not stand in its own ``.gitignore`` files.
+
+Those git reads by itself. Added here: the repository's ``info/exclude``, and where the project is a part of
+a larger repository, the rules of the directories above it, rewritten to be read from the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.workspace.base import NEVER_CAPTURED
+from holdfast.workspace.process import Deadline
+from holdfast.workspace.repository import Repository
+
+
+def excludes_for(root: Path, repository: Repository | None) -> str:
+    """Return the rules that are to stand in the private store's own ``info/exclude``."""
+    lines = [f"/{path}/" for path in NEVER_CAPTURED]
+    if repository is not None:
+        above = root.relative_to(repository.top).parts if root != repository.top else ()
+        exclude = repository.common_dir / "info" / "exclude"
+        lines += _seen_from(above, _rules(exclude))
+        for depth in range(len(above)):
+            ignore = repository.top.joinpath(*above[:depth], ".gitignore")
+            lines += _seen_from(above[depth:], _rules(ignore))
+    return "\n".join(lines) + "\n"
+
+
+def tracked_although_ignored(root: Path, repository: Repository, deadline: Deadline) -> list[str]:
+    """Return the files below ``root`` that the user added to git although a rule ignores them."""
+    out = repository.git(disarm=False).run(
+        "ls-files", "-z", "-c", "-i", "--exclude-standard", cwd=root, deadline=deadline
+    )
+    paths = out.decode("utf-8", "surrogateescape").split("\0")
+    return [path for path in dict.fromkeys(paths) if path]
+
+
+def _rules(path: Path) -> list[str]:
+    try:
+        if path.is_symlink():
+            return []
+        text = path.read_text("utf-8", "surrogateescape")
+    except (OSError, ValueError):
+        return []
+    return [line.rstrip("\r") for line in text.split("\n") if line and not line.startswith("#")]
+
+
+def _seen_from(below: tuple[str, ...], rules: list[str]) -> Iterator[str]:
+    """Yield rules of a directory as they read ``below`` it.
+
+    A rule that is tied to its directory keeps its meaning only if it leads into ``below``; others of
+    that kind are dropped, so at worst a file too many is captured.
+    """
+    prefix = "".join(f"{part}/" for part in below)
+    for rule in rules:
+        bare = rule.removeprefix("!")
+        sign = "!" if bare != rule else ""
+        tied = "/" in bare.rstrip("/") and not bare.startswith("**/")
+        if not tied or not prefix:
+            yield rule
+        elif bare.removeprefix("/").startswith(prefix):
+            yield f"{sign}/{bare.removeprefix('/').removeprefix(prefix)}"

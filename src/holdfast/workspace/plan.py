@@ -1,0 +1,230 @@
+"""What a restore would do: worked out from two snapshots before anything is touched.
+
+A plan is plain data, so that it can be shown, and written to the journal to be carried out by another
+process if this one dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeAlias
+
+from holdfast.config import AGENTS_DIR
+from holdfast.errors import SnapshotCorrupt
+from holdfast.workspace.base import Change, Entry, Skipped
+from holdfast.workspace.compare import changes_between
+from holdfast.workspace.details import Details
+from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.process import Git
+
+Keep: TypeAlias = Callable[[Change, str], str | None]
+
+_FORBIDDEN: Final = frozenset({"", ".", "..", ".git"})
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to write, delete and set. ``old`` is how things are now, ``new`` how they will be."""
+
+    changes: list[Change] = field(default_factory=list)
+    modes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    folder_modes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    empty_old: list[str] = field(default_factory=list)
+    empty_new: list[str] = field(default_factory=list)
+    kept: list[Skipped] = field(default_factory=list)
+    conflicts: list[Skipped] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.changes or self.modes or self.folder_modes or self.empty_old != self.empty_new
+        )
+
+    def reversed(self) -> Plan:
+        """Return the plan that takes this one back."""
+        turned = {"added": "deleted", "deleted": "added", "modified": "modified"}
+        return Plan(
+            changes=[
+                Change(one.path, turned[one.kind], one.new, one.old)  # type: ignore[arg-type]
+                for one in self.changes
+            ],
+            modes={path: (new, old) for path, (old, new) in self.modes.items()},
+            folder_modes={path: (new, old) for path, (old, new) in self.folder_modes.items()},
+            empty_old=self.empty_new,
+            empty_new=self.empty_old,
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as plain values for the journal."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Plan:
+        """Read a plan from the journal."""
+        return cls(
+            changes=[
+                Change(
+                    one["path"],
+                    one["kind"],
+                    Entry(**one["old"]) if one["old"] else None,
+                    Entry(**one["new"]) if one["new"] else None,
+                )
+                for one in document["changes"]
+            ],
+            modes={path: (old, new) for path, (old, new) in document["modes"].items()},
+            folder_modes={
+                path: (old, new) for path, (old, new) in document["folder_modes"].items()
+            },
+            empty_old=document["empty_old"],
+            empty_new=document["empty_new"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two snapshots that a plan leads from and to."""
+
+    commit: str
+    tree: str
+    details: Details
+
+
+def make_plan(
+    store: PrivateStore,
+    now: Side,
+    target: Side,
+    *,
+    paths: list[str] | None = None,
+    keep: Keep | None = None,
+) -> Plan:
+    """Work out how to come from one snapshot to another.
+
+    What the target's own ignore rules ignore is kept even though the target lacks it, and so is what
+    either side could not capture.
+    """
+    plan = Plan()
+    uncaptured = {one.path for one in (*now.details.skipped, *target.details.skipped)}
+    changes = [
+        one for one in changes_between(store, now.tree, target.tree) if _within(one.path, paths)
+    ]
+    gone = [one.path for one in changes if one.kind == "deleted"]
+    ignored = _ignored_by(store, target, gone) if gone else set()
+    for change in changes:
+        _check_path(change.path)
+        if change.path in uncaptured:
+            plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
+        elif change.kind == "deleted" and change.path in ignored:
+            plan.kept.append(Skipped(change.path, "the checkpoint's ignore rules leave it out"))
+        elif keep is not None and (reason := keep(change, now.commit)) is not None:
+            plan.conflicts.append(Skipped(change.path, reason))
+        else:
+            plan.changes.append(change)
+    left_alone = {one.path for one in (*plan.kept, *plan.conflicts)}
+    _plan_modes(store, plan, now, target, paths, left_alone)
+    if keep is None:
+        plan.empty_old = [path for path in now.details.empty if _within(path, paths)]
+        plan.empty_new = [path for path in target.details.empty if _within(path, paths)]
+    return plan
+
+
+def _check_path(path: str) -> None:
+    """Refuse a path that would lead out of the project or into what is not ours to write.
+
+    Git itself stores no such names, but a snapshot may come from another machine.
+    """
+    parts = path.split("/")
+    if not _FORBIDDEN.isdisjoint(part.lower() for part in parts) or parts[0] == AGENTS_DIR:
+        raise SnapshotCorrupt(f"the snapshot holds a path that no snapshot may hold: {path!r}")
+
+
+def _plan_modes(
+    store: PrivateStore,
+    plan: Plan,
+    now: Side,
+    target: Side,
+    paths: list[str] | None,
+    left_alone: set[str],
+) -> None:
+    old, new = now.details, target.details
+    touched = {one.path for one in plan.changes}
+    if old.defaults == new.defaults:
+        suspects = old.modes.keys() | new.modes.keys() | touched
+    else:
+        suspects = store.entries(target.tree).keys() | touched
+    suspects = {path for path in suspects if _within(path, paths)} - left_alone
+    if suspects:
+        now_entries = _entries(store, now.tree, suspects)
+        new_entries = _entries(store, target.tree, suspects)
+        for path in sorted(suspects):
+            entry, was = new_entries.get(path), now_entries.get(path)
+            if entry is None or entry.mode == "120000":
+                continue
+            mode = new.mode_of(path, entry.mode)
+            before = old.mode_of(path, was.mode) if was and was.mode != "120000" else mode
+            if before != mode or path in touched:
+                plan.modes[path] = (before, mode)
+    folders = old.directories.keys() | new.directories.keys()
+    if old.defaults[2] != new.defaults[2]:
+        folders |= _folders_of(store.entries(target.tree))
+    folders |= _folders_of(one.path for one in plan.changes if one.kind == "added")
+    for path in sorted(folders):
+        before, mode = old.mode_of_directory(path), new.mode_of_directory(path)
+        if before != mode and _within(path, paths):
+            plan.folder_modes[path] = (before, mode)
+
+
+def _folders_of(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        found |= {str(one) for one in PurePosixPath(path).parents}
+    return found - {"."}
+
+
+def _entries(store: PrivateStore, tree: str, paths: set[str]) -> dict[str, Entry]:
+    if len(paths) > 200:
+        found = store.entries(tree)
+        return {path: found[path] for path in paths if path in found}
+    return store.entries(tree, sorted(paths))
+
+
+def _ignored_by(store: PrivateStore, side: Side, paths: list[str]) -> set[str]:
+    """Return which paths a snapshot's own rules ignore, with its rules laid out aside."""
+    rules = {
+        path: entry
+        for path, entry in store.entries(side.tree).items()
+        if PurePosixPath(path).name == ".gitignore" and entry.mode != "120000"
+    }
+    contents = store.read_objects(entry.blob for entry in rules.values())
+    with TemporaryDirectory(dir=store.home) as aside:
+        top = Path(aside)
+        for path, entry in rules.items():
+            _write(top / "tree" / path, contents[entry.blob])
+        _write(top / "tree" / ".empty", b"")
+        _write(
+            top / "git" / "info" / "exclude",
+            side.details.excludes.encode("utf-8", "surrogateescape"),
+        )
+        _write(top / "git" / "HEAD", b"ref: refs/heads/none\n")
+        _write(top / "git" / "objects" / ".empty", b"")
+        _write(top / "git" / "refs" / ".empty", b"")
+        git = Git(top / "git", work_tree=top / "tree")
+        listed = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+        out = git.run(
+            "check-ignore", "--no-index", "-z", "--stdin",
+            # This command takes no pathspecs, and refuses to be told how to read them.
+            stdin=listed, variables={"GIT_LITERAL_PATHSPECS": "0"}, ok=(0, 1),
+        )  # fmt: skip
+    return {path for path in out.decode("utf-8", "surrogateescape").split("\0") if path}
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _within(path: str, folders: list[str] | None) -> bool:
+    return folders is None or any(
+        one == "." or path == one or path.startswith(f"{one}/") for one in folders
+    )

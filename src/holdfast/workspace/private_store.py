@@ -1,0 +1,347 @@
+"""The private git store of one project: objects, references, locks.
+
+It lies in ``.agents/workspace.git``, apart from the user's repository, and only git's plumbing works on
+it. Its settings are written by us and checked on every opening, since a project may come from strangers
+with a ``.agents`` of their making.
+
+Two locks order its users. *Work* is exclusive: one capture, restore or sweep at a time. *Use* is shared
+by every save from its capture until its checkpoint is stored, and exclusive for a sweep: so a sweep never
+takes a snapshot whose checkpoint is about to name it. Both belong to an open file and end with its
+process, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import new as new_hash
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceBusy, WorkspaceUnavailable
+from holdfast.workspace.base import Entry, Problem
+from holdfast.workspace.process import Deadline, Git
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+_REFS: Final = "refs/snapshots"
+_LAST: Final = "refs/last"
+# Bytes as they are: no line endings, keywords, encodings or filters, whatever the project asks for.
+_ATTRIBUTES: Final = b"* -text -ident !eol !filter !working-tree-encoding !diff\n"
+_SETTINGS: Final = {
+    "core.bare": "false",
+    "core.autocrlf": "false",
+    "core.fileMode": "true",
+    "core.symlinks": "true",
+    "core.ignoreCase": "false",
+    "core.precomposeUnicode": "false",
+    "core.logAllRefUpdates": "false",
+    # Without these the commands below sync nothing at all. The index can be made anew.
+    "core.fsync": "committed,reference",
+    "core.fsyncMethod": "batch",
+    "core.compression": "1",
+    "pack.compression": "6",
+    "pack.threads": "2",
+    "index.version": "4",
+}
+_AUTHOR: Final = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    # A fixed time: equal files give an equal commit.
+    for what, value in (("NAME", "holdfast"), ("EMAIL", "holdfast"), ("DATE", "@0 +0000"))
+}
+_PATIENCE: Final = 60.0
+
+
+class PrivateStore:
+    """The store of the project at ``root``."""
+
+    def __init__(self, root: Path, home: Path) -> None:
+        self.root = root
+        self.home = home
+        self.index = home / "index"
+        self.git = Git(home, work_tree=root, settings=_SETTINGS)
+
+    # Opening ---------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether the store was ever made."""
+        return (self.home / "HEAD").exists()
+
+    def prepare(self, *, sha256: bool = False) -> None:
+        """Make the store where it is missing, and bring its settings to what they must be."""
+        if not self.exists():
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in ("objects/info", "objects/pack", "refs", "info"):
+                (self.home / folder).mkdir(parents=True, exist_ok=True)
+            _write_if_other(self.home / "config", _config(sha256=sha256))
+            # Last, since it is what makes a store of a directory.
+            _write_if_other(self.home / "HEAD", b"ref: refs/heads/none\n")
+        os.chmod(self.home, 0o700)
+        sha256 = b"sha256" in _read(self.home / "config")
+        _write_if_other(self.home / "config", _config(sha256=sha256))
+        _write_if_other(self.home / "info" / "attributes", _ATTRIBUTES)
+
+    # Locks -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def working(self, seconds: float = _PATIENCE) -> Iterator[None]:
+        """Be the only one that captures, restores or sweeps."""
+        with self._locked("work.lock", shared=False, seconds=seconds):
+            yield
+
+    @contextmanager
+    def using(self, *, alone: bool = False, seconds: float = _PATIENCE) -> Iterator[None]:
+        """Keep sweeps away, or with ``alone`` be the sweep."""
+        with self._locked("use.lock", shared=not alone, seconds=seconds):
+            yield
+
+    @contextmanager
+    def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[None]:
+        if fcntl is None:
+            raise WorkspaceUnavailable("file snapshots need a POSIX system; the state is saved")
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.home / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            end = time.monotonic() + seconds
+            wait = 0.001
+            while True:
+                try:
+                    fcntl.flock(
+                        handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+                    )
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise WorkspaceBusy(
+                            f"another process has worked on the files of {self.root} for more than "
+                            f"{seconds:g} seconds; nothing was changed. Try again"
+                        ) from None
+                    time.sleep(wait)
+                    wait = min(wait * 2, 0.05)
+            yield
+        finally:
+            os.close(handle)
+
+    # Objects ---------------------------------------------------------------------------------
+
+    def commit(
+        self, tree: str, message: bytes, parents: Iterable[str] = (), *, deadline: Deadline
+    ) -> str:
+        """Store a commit and return its id."""
+        arguments = [part for parent in parents for part in ("-p", parent)]
+        out = self.git.run(
+            "commit-tree", tree, *arguments, "-F", "-",
+            stdin=message, variables=_AUTHOR, deadline=deadline,
+        )  # fmt: skip
+        return out.decode().strip()
+
+    def read_commit(self, commit: str) -> tuple[str, list[str], bytes]:
+        """Return a commit's tree, parents and message, verified. Raises when it is not there."""
+        raw = self.read_objects([commit], kind="commit")[commit]
+        head, _, message = raw.partition(b"\n\n")
+        tree = ""
+        parents = []
+        for line in head.decode("utf-8", "replace").split("\n"):
+            key, _, value = line.partition(" ")
+            if key == "tree":
+                tree = value
+            elif key == "parent":
+                parents.append(value)
+        return tree, parents, message
+
+    def read_objects(self, names: Iterable[str], *, kind: str = "blob") -> dict[str, bytes]:
+        """Return objects by name, each hashed anew and compared with its name."""
+        return dict(self.each_object(names, kind=kind))
+
+    def each_object(
+        self, names: Iterable[str], *, kind: str | None = "blob"
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield objects one by one, each hashed anew and compared with its name."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return
+        with tempfile.TemporaryFile() as names_file:
+            # From a file: git answers before it has read the last name, and a pipe could fill up.
+            names_file.write("".join(f"{name}\n" for name in wanted).encode())
+            names_file.seek(0)
+            process = self.git.start("cat-file", "--batch", "--buffer", stdin=names_file)
+        assert process.stdout is not None
+        try:
+            for name in wanted:
+                header = process.stdout.readline().split()
+                if len(header) != 3:
+                    if header[1:] == [b"missing"]:
+                        raise SnapshotNotFound(f"the private store has no object {name}")
+                    raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
+                size = int(header[2])
+                data = process.stdout.read(size)
+                process.stdout.read(1)
+                found = header[1].decode()
+                if len(data) != size or found != (kind or found) or not _fits(name, found, data):
+                    raise SnapshotCorrupt(f"object {name} of the private store is damaged")
+                yield name, data
+        finally:
+            process.kill()
+            process.stdout.close()
+            if process.stderr is not None:
+                process.stderr.close()
+            process.wait()
+
+    def entries(self, tree: str, paths: Iterable[str] = ()) -> dict[str, Entry]:
+        """Return the files of a tree by path."""
+        out = self.git.run("ls-tree", "-r", "-z", "--full-tree", tree, *paths)
+        found = {}
+        for line in out.decode("utf-8", "surrogateescape").split("\0"):
+            if line:
+                mode, _, rest = line.partition(" ")
+                _, _, rest = rest.partition(" ")
+                blob, _, path = rest.partition("\t")
+                found[path] = Entry(mode, blob)
+        return found
+
+    # References ------------------------------------------------------------------------------
+
+    def keep(self, group: str, commit: str, *, deadline: Deadline | None = None) -> None:
+        """Hold on to a commit under the name of those who need it."""
+        name = f"{_REFS}/{group}/{commit}"
+        if not (self.home / name).exists():
+            # The last snapshot is held in any case: the next capture builds on it.
+            lines = f"update {name} {commit}\nupdate {_LAST} {commit}\n"
+            self.git.run("update-ref", "--stdin", stdin=lines.encode(), deadline=deadline)
+
+    def kept(self, group: str | None = None) -> dict[str, set[str]]:
+        """Return the commits that are held, by group."""
+        prefix = f"{_REFS}/{group}" if group is not None else _REFS
+        out = self.git.run("for-each-ref", "--format=%(refname)", prefix) if self.exists() else b""
+        found: dict[str, set[str]] = {}
+        for name in out.decode().split():
+            owner, _, commit = name.removeprefix(f"{_REFS}/").rpartition("/")
+            found.setdefault(owner, set()).add(commit)
+        return found
+
+    def release(self, group: str, commits: Iterable[str]) -> None:
+        """Let go of commits; `repack` then frees what nothing holds."""
+        lines = "".join(f"delete {_REFS}/{group}/{commit}\n" for commit in commits)
+        if lines:
+            self.git.run("update-ref", "--stdin", stdin=lines.encode())
+
+    def repack(self) -> None:
+        """Pack everything that is held into one pack and delete the rest. Needs both locks."""
+        self.git.run("pack-refs", "--all", "--prune")
+        self.git.run("repack", "-a", "-d", "-q", "--window=20", "--depth=50")
+        self.git.run("prune", "--expire=now")
+        self.git.run("prune-packed", "-q")
+
+    def check(self, commits: Iterable[str]) -> list[Problem]:
+        """Hash every object that some snapshots consist of, and report what is wrong with which."""
+        wanted = sorted(commits)
+        if self._first_problem(wanted) is None:
+            return []
+        found = ((commit, self._first_problem([commit])) for commit in wanted)
+        return [Problem(commit, problem) for commit, problem in found if problem is not None]
+
+    def _first_problem(self, commits: list[str]) -> str | None:
+        if not commits:
+            return None
+        listed = "".join(f"{commit}\n" for commit in commits).encode()
+        try:
+            out = self.git.run(
+                "rev-list", "--objects", "--no-object-names", "--stdin", stdin=listed
+            )
+            for _ in self.each_object(out.decode().split(), kind=None):
+                pass
+        except (SnapshotNotFound, SnapshotCorrupt, WorkspaceUnavailable) as error:
+            return str(error)
+        return None
+
+    def count_objects(self) -> int:
+        """Return how many objects the store holds, packed and loose."""
+        out = self.git.run("count-objects", "-v").decode()
+        numbers = dict(line.split(": ") for line in out.splitlines())
+        return int(numbers["count"]) + int(numbers["in-pack"])
+
+    def size(self) -> int:
+        """Return the bytes that the store takes on disk."""
+        total = 0
+        for folder, _, names in os.walk(self.home):
+            for name in names:
+                try:
+                    total += os.lstat(os.path.join(folder, name)).st_size
+                except FileNotFoundError:
+                    continue
+        return total
+
+    # Small documents beside the objects -------------------------------------------------------
+
+    def read_note(self, name: str) -> dict[str, Any]:
+        """Return a small JSON file of ours, empty when it is missing or unreadable."""
+        try:
+            note = json.loads((self.home / name).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return note if isinstance(note, dict) else {}
+
+    def write_note(self, name: str, note: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Replace a small JSON file of ours in one step."""
+        target = self.home / name
+        fresh = target.with_name(f"{name}.new")
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            # In ASCII: paths may hold bytes that are no text.
+            file.write(json.dumps(note, separators=(",", ":")).encode())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(fresh, target)
+        if durable:
+            sync_directory(self.home)
+
+    def remove_note(self, name: str) -> None:
+        """Remove a small file of ours for good."""
+        (self.home / name).unlink(missing_ok=True)
+        sync_directory(self.home)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _fits(name: str, kind: str, data: bytes) -> bool:
+    digest = new_hash("sha256" if len(name) == 64 else "sha1", usedforsecurity=False)
+    digest.update(f"{kind} {len(data)}\0".encode())
+    digest.update(data)
+    return digest.hexdigest() == name
+
+
+def _config(*, sha256: bool) -> bytes:
+    if not sha256:
+        return b"[core]\n\trepositoryformatversion = 0\n"
+    return b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _write_if_other(path: Path, content: bytes) -> None:
+    if path.is_symlink() or _read(path) != content:
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.unlink(missing_ok=True)
+        fresh.write_bytes(content)
+        os.replace(fresh, path)

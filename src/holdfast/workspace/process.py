@@ -1,0 +1,186 @@
+"""Running git, and nothing but git.
+
+Every call goes through here. Git reads settings from many places, and a repository may name programs in
+them: file system monitors, hooks, filters, pagers, transports. So a call gets an environment of its own:
+nothing inherited (``GIT_*`` is dropped), no user's or system's settings, and what remains dangerous
+switched off by settings that are handed over in the environment, where they win over any file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Final
+
+from holdfast.errors import WorkspaceFull, WorkspaceTimeout, WorkspaceUnavailable
+
+# What no call ever wants, whatever repository it is about.
+_SAFE: Final = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.excludesFile": os.devnull,
+    "core.attributesFile": os.devnull,
+    "core.untrackedCache": "false",
+    "core.splitIndex": "false",
+    "core.pager": "cat",
+    "core.quotePath": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "submodule.recurse": "false",
+}
+_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+
+
+class Deadline:
+    """How long a piece of work may still take; ``None`` means as long as it needs."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> float | None:
+        """Return the seconds that are left. Raises `WorkspaceTimeout` when none are."""
+        if self._end is None:
+            return None
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise WorkspaceTimeout(
+                f"the files could not be captured within {self.seconds:g} seconds; nothing was "
+                "changed. Raise the time budget (workspace.seconds), or leave large directories out"
+            )
+        return left
+
+
+@lru_cache(maxsize=8)
+def _which(path: str | None) -> str | None:
+    return shutil.which("git", path=path)
+
+
+def find_git() -> str:
+    """Return the git command. Raises `WorkspaceUnavailable` when there is none."""
+    found = _which(os.environ.get("PATH"))
+    if found is None:
+        raise WorkspaceUnavailable(
+            "git is not installed, so files cannot be captured; the agent's state still is. "
+            "Install git 2.36 or later to have files in checkpoints"
+        )
+    return found
+
+
+class Git:
+    """Git for one repository: ``git_dir`` with an optional work tree and index of one's own."""
+
+    def __init__(
+        self,
+        git_dir: Path,
+        *,
+        work_tree: Path | None = None,
+        common_dir: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.git_dir = git_dir
+        self.work_tree = work_tree
+        self._variables = {
+            "GIT_DIR": str(git_dir),
+            # Without it, a file named `commondir` could send git to read other settings.
+            "GIT_COMMON_DIR": str(common_dir or git_dir),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_SYSTEM": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_LITERAL_PATHSPECS": "1",
+            # A partial clone would fetch what it lacks, with a program of the repository's choice.
+            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_FLUSH": "0",
+            "LC_ALL": "C",
+            **_as_variables({**_SAFE, **(settings or {})}),
+        }
+        if work_tree is not None:
+            self._variables["GIT_WORK_TREE"] = str(work_tree)
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        index: Path | None = None,
+        cwd: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+        ok: Iterable[int] = (0,),
+        deadline: Deadline | None = None,
+    ) -> bytes:
+        """Run a command to its end and return what it printed."""
+        process = self.start(*arguments, index=index, cwd=cwd, variables=variables)
+        return finish(process, arguments, stdin=stdin, ok=ok, deadline=deadline or Deadline())
+
+    def start(
+        self,
+        *arguments: str,
+        index: Path | None = None,
+        cwd: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+        stdin: int | IO[bytes] = subprocess.PIPE,
+    ) -> subprocess.Popen[bytes]:
+        """Start a command; `finish` waits for it."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        env |= self._variables
+        if index is not None:
+            env["GIT_INDEX_FILE"] = str(index)
+        try:
+            return subprocess.Popen(
+                [find_git(), *arguments],
+                env={**env, **(variables or {})},
+                cwd=cwd or self.work_tree or self.git_dir,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except (OSError, ValueError) as error:
+            raise WorkspaceUnavailable(f"git cannot be started: {error}") from error
+
+
+def finish(
+    process: subprocess.Popen[bytes],
+    arguments: Iterable[str],
+    *,
+    stdin: bytes | None = None,
+    ok: Iterable[int] = (0,),
+    deadline: Deadline,
+) -> bytes:
+    """Wait for a command that `Git.start` began; end it when its time is over."""
+    try:
+        out, err = process.communicate(stdin, timeout=deadline.left())
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        deadline.left()
+        raise
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    if process.returncode not in tuple(ok):
+        said = err.decode("utf-8", "backslashreplace").strip()
+        what = f"git {next(iter(arguments), '')} failed ({process.returncode}): {said}"
+        if any(sign in said for sign in _FULL):
+            raise WorkspaceFull(f"no room for the project's files; nothing was changed. {what}")
+        raise WorkspaceUnavailable(what)
+    return out
+
+
+def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings as git takes them from the environment, where a name may contain anything."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables

@@ -1,0 +1,202 @@
+"""The user's own repository: found without git's help, read without leaving a trace.
+
+A save only ever reads it. Everything that could run a program is switched off, no lock is taken, and the
+index is not refreshed, so the repository's files are the same bytes afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import WorkspaceError
+from holdfast.workspace.base import GitState
+from holdfast.workspace.process import Deadline, Git
+
+# What git leaves in its directory while something is in progress, and what that is called.
+OPERATIONS: Final = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "MERGE_HEAD": "merge",
+    "BISECT_LOG": "bisect",
+}
+_SECONDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What one ``git status`` says.
+
+    ``plain_index`` is true when the index holds nothing but HEAD's tree; else ``blobs`` are the
+    contents that it alone may hold.
+    """
+
+    state: GitState
+    plain_index: bool
+    blobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository and the work tree that the project lies in."""
+
+    top: Path
+    git_dir: Path
+    common_dir: Path
+
+    @classmethod
+    def find(cls, project_dir: Path) -> Repository | None:
+        """Return the repository around a directory, a linked worktree's or submodule's too."""
+        for top in (project_dir, *project_dir.parents):
+            git_dir = _git_dir(top / ".git")
+            if git_dir is not None:
+                return cls(top, git_dir, _common_dir(git_dir))
+        return None
+
+    @property
+    def index(self) -> Path:
+        """The user's index."""
+        return self.git_dir / "index"
+
+    def git(self, *, disarm: bool = True, deadline: Deadline | None = None) -> Git:
+        """Return git for this repository; disarmed, no filter that it defines can run."""
+        plain = Git(self.git_dir, work_tree=self.top, common_dir=self.common_dir)
+        if not disarm:
+            return plain
+        listed = plain.run(
+            "config", "-z", "--name-only", "--get-regexp", "^filter[.]",
+            ok=(0, 1), deadline=deadline,
+        )  # fmt: skip
+        settings = {}
+        for setting in listed.decode("utf-8", "surrogateescape").split("\0"):
+            if setting:
+                driver = setting.rpartition(".")[0]
+                for key, value in (("clean", ""), ("process", ""), ("required", "false")):
+                    settings[f"{driver}.{key}"] = value
+        return Git(self.git_dir, work_tree=self.top, common_dir=self.common_dir, settings=settings)
+
+    def status(self, *, deadline: Deadline | None = None) -> Status:
+        """Return where it stands, and what of its index is in no commit."""
+        out = self.git(deadline=deadline).run(
+            "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all",
+            "--ignore-submodules=all", "--find-renames",
+            deadline=deadline,
+        )  # fmt: skip
+        return _parse(out.decode("utf-8", "surrogateescape"), self.operation())
+
+    def operation(self) -> str | None:
+        """Return what is in progress, if anything."""
+        for name, operation in OPERATIONS.items():
+            if (self.git_dir / name).exists():
+                return operation
+        return None
+
+    def head(self) -> str:
+        """Return HEAD as it stands in its file: ``ref: refs/heads/…`` or a commit."""
+        return (self.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
+
+
+def read_git_state(project_dir: Path) -> GitState | None:
+    """Return the state of the repository around ``project_dir``, or None when there is none.
+
+    None also when git is not installed or does not answer in time: a checkpoint of the agent's state
+    must not depend on it.
+    """
+    repository = Repository.find(project_dir)
+    if repository is None:
+        return None
+    try:
+        return repository.status(deadline=Deadline(_SECONDS)).state
+    except (WorkspaceError, OSError):
+        return None
+
+
+def _git_dir(dot_git: Path) -> Path | None:
+    """Return the directory that a ``.git`` stands for: itself, or what a ``.git`` file names."""
+    try:
+        if dot_git.is_dir():
+            found = dot_git
+        elif dot_git.is_file():
+            text = dot_git.read_text("utf-8", "surrogateescape")
+            if not text.startswith("gitdir: "):
+                return None
+            found = dot_git.parent / text.removeprefix("gitdir: ").rstrip("\r\n")
+        else:
+            return None
+        return found if (found / "HEAD").exists() or (found / "HEAD").is_symlink() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _common_dir(git_dir: Path) -> Path:
+    try:
+        text = (git_dir / "commondir").read_text("utf-8", "surrogateescape")
+    except OSError:
+        return git_dir
+    return git_dir / text.rstrip("\r\n")
+
+
+def _parse(status: str, operation: str | None) -> Status:
+    branch = commit = None
+    staged: list[str] = []
+    unstaged: list[str] = []
+    untracked: list[str] = []
+    deleted: list[str] = []
+    renamed: list[tuple[str, str]] = []
+    unmerged: list[str] = []
+    blobs: list[str] = []
+    intended = False
+    entries = iter(status.split("\0"))
+    for entry in entries:
+        kind = entry[:2]
+        if entry.startswith("# branch.oid "):
+            commit = entry.removeprefix("# branch.oid ")
+        elif entry.startswith("# branch.head "):
+            branch = entry.removeprefix("# branch.head ")
+        elif kind == "? ":
+            untracked.append(entry[2:])
+        elif kind == "u ":
+            fields = entry.split(" ", 10)
+            unmerged.append(fields[10])
+            blobs += _contents(fields[3:6], fields[7:10])
+        elif kind in ("1 ", "2 "):
+            # "1 XY sub mH mI mW hH hI path", and for a rename "2 … hI Xscore path" NUL "old path"
+            fields = entry.split(" ", 8 if kind == "1 " else 9)
+            in_index, in_tree = fields[1][0], fields[1][1]
+            path = fields[-1]
+            if kind == "2 ":
+                renamed.append((next(entries), path))
+            if in_index != ".":
+                staged.append(path)
+                blobs += _contents(fields[4:5], fields[7:8])
+            if in_tree != ".":
+                unstaged.append(path)
+            intended = intended or in_tree == "A"
+            if "D" in (in_index, in_tree):
+                deleted.append(path)
+    state = GitState(
+        branch=None if branch == "(detached)" else branch,
+        commit=None if commit == "(initial)" else commit,
+        uncommitted=bool(staged or unstaged or untracked or unmerged),
+        detached=branch == "(detached)",
+        staged=tuple(staged),
+        unstaged=tuple(unstaged),
+        untracked=tuple(untracked),
+        deleted=tuple(deleted),
+        renamed=tuple(renamed),
+        unmerged=tuple(unmerged),
+        operation=operation,
+    )
+    return Status(state, not (staged or unmerged or intended), tuple(dict.fromkeys(blobs)))
+
+
+def _contents(modes: list[str], blobs: list[str]) -> list[str]:
+    """Return the blobs among what an index entry names: a submodule's commit is none."""
+    return [
+        blob
+        for mode, blob in zip(modes, blobs, strict=True)
+        if mode != "160000" and set(blob) != {"0"}
+    ]

@@ -1,0 +1,342 @@
+"""Making the project's files what a snapshot holds: exactly, or not at all.
+
+The order is what keeps the promise. Take a safety snapshot; work out the plan; check that everything it
+needs is there and intact; write the plan to a journal on disk; carry it out; read the project again and
+compare; remove the journal. Whoever comes next after a kill finds the journal and finishes the plan, or
+reverts it where finishing fails. What somebody changed between the kill and then is left alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.errors import (
+    HoldfastError,
+    RestoreFailed,
+    SnapshotCorrupt,
+    WorkspaceBusy,
+    WorkspaceError,
+    WorkspaceFull,
+)
+from holdfast.ids import new_id
+from holdfast.workspace.apply import Applier
+from holdfast.workspace.base import Change, Limits, RestoreReport, Skipped, Snapshot
+from holdfast.workspace.capture import Capture
+from holdfast.workspace.compare import changes_between
+from holdfast.workspace.details import Details
+from holdfast.workspace.plan import Keep, Plan, Side, make_plan
+from holdfast.workspace.position import Move, Mover, Position, from_document, to_document
+from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.repository import Repository
+
+JOURNAL: Final = "journal.json"
+SAFETY_GROUP: Final = "safety"
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Restore:
+    """One restore of a project to a snapshot. Needs the store's work lock."""
+
+    def __init__(
+        self,
+        store: PrivateStore,
+        limits: Limits,
+        repository: Repository | None,
+        commit: str,
+        *,
+        group: str,
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._repository = repository
+        self._group = group
+        self._target = load_side(store, commit)
+        self._mark = new_id()
+
+    def run(
+        self,
+        *,
+        paths: list[str] | None,
+        keep: Keep | None,
+        move_head: bool,
+        dry_run: bool,
+        before: Callable[[Snapshot], None] | None,
+    ) -> RestoreReport:
+        """Do it; see `Workspace.restore`."""
+        safety = self._capture()
+        plan = self._plan(safety, paths, keep)
+        if rescue := self._uncaptured(plan):
+            safety = self._capture(rescue)
+            plan = self._plan(safety, paths, keep)
+        self._check_contents(plan)
+        mover = self._mover() if move_head else None
+        if mover is not None:
+            mover.check()
+        report = self._report(safety, plan, mover.preview() if mover else None, dry_run=dry_run)
+        if dry_run:
+            return report
+        if before is not None:
+            before(safety)
+        if not plan and mover is None:
+            return _landed(report, safety.commit)
+        old = Position.of(*_position_parts(self._store, safety.commit))
+        new = Position.of(*_position_parts(self._store, self._target.commit)) if mover else None
+        self._store.write_note(
+            JOURNAL, _journal(self._mark, safety, self._target, plan, old, new), durable=True
+        )
+        try:
+            Applier(self._store, self._mark).carry_out(plan)
+            move = mover.move(_backup_label(self._mark)) if mover else None
+            landed = self._capture()
+            self._compare(landed, plan)
+        except BaseException as error:
+            self._revert(plan, old if mover else None, error)
+            raise
+        self._store.remove_note(JOURNAL)
+        return _landed(self._report(safety, plan, move, dry_run=False), landed.commit)
+
+    # Before ----------------------------------------------------------------------------------
+
+    def _capture(self, rescue: list[str] | None = None) -> Snapshot:
+        capture = Capture(self._store, self._limits, repository=self._repository)
+        return capture.run(group=self._group, rescue=rescue or ())
+
+    def _plan(self, safety: Snapshot, paths: list[str] | None, keep: Keep | None) -> Plan:
+        now = load_side(self._store, safety.commit)
+        return make_plan(self._store, now, self._target, paths=paths, keep=keep)
+
+    def _uncaptured(self, plan: Plan) -> list[str]:
+        """Return files that the plan would overwrite and the safety snapshot does not hold."""
+        deleted = {one.path for one in plan.changes if one.kind == "deleted"}
+        found = []
+        for change in plan.changes:
+            if change.kind != "added":
+                continue
+            parts = change.path.split("/")
+            for depth in range(1, len(parts) + 1):
+                path = "/".join(parts[:depth])
+                if path not in deleted and _is_file(self._store.root / path):
+                    found.append(path)
+        return found
+
+    def _check_contents(self, plan: Plan) -> None:
+        """Read what is going to be written once before, so that damage stops us in time."""
+        for _ in self._store.each_object(one.new.blob for one in plan.changes if one.new):
+            pass
+
+    def _mover(self) -> Mover | None:
+        position = Position.of(*_position_parts(self._store, self._target.commit))
+        if position is None or self._repository is None:
+            return None
+        return Mover(self._store, self._repository, position)
+
+    def _report(
+        self, safety: Snapshot, plan: Plan, move: Move | None, *, dry_run: bool
+    ) -> RestoreReport:
+        touched = {one.path for one in plan.changes}
+        return RestoreReport(
+            target=self._target.commit,
+            safety=safety.commit,
+            landed=None,
+            changes=tuple(plan.changes),
+            modes=tuple(
+                path
+                for path, (old, new) in {**plan.modes, **plan.folder_modes}.items()
+                if path not in touched and old != new
+            ),
+            kept=tuple(plan.kept),
+            conflicts=tuple(plan.conflicts),
+            head=move.what if move else None,
+            commits=move.commits if move else (),
+            backup=move.backup if move else None,
+            dry_run=dry_run,
+        )
+
+    # After -----------------------------------------------------------------------------------
+
+    def _compare(self, landed: Snapshot, plan: Plan) -> None:
+        """Refuse a result that is not what the plan promised; others may have changed the rest."""
+        touched = {one.path for one in plan.changes}
+        wrong = [
+            one.path
+            for one in changes_between(self._store, landed.tree, self._target.tree)
+            if one.path in touched
+        ]
+        details = load_side(self._store, landed.commit).details
+        wrong += [
+            path
+            for path, (_, mode) in plan.modes.items()
+            if details.mode_of(path, "100755" if mode & 0o100 else "100644") != mode
+        ]
+        if wrong:
+            raise RestoreFailed(
+                f"{len(wrong)} paths are not what they should be, {wrong[0]!r} among them: "
+                "another program may be writing to them"
+            )
+
+    def _revert(self, plan: Plan, old: Position | None, error: BaseException) -> None:
+        try:
+            Applier(self._store, self._mark).carry_out(plan.reversed())
+            if old is not None and self._repository is not None:
+                Mover(self._store, self._repository, old).move(_backup_label(self._mark))
+        except (OSError, HoldfastError) as second:
+            raise RestoreFailed(
+                f"the restore stopped ({error}), and taking it back failed too ({second}). Nothing "
+                "is lost: the safety snapshot holds every file. Remove the cause; the next command "
+                "finishes the work"
+            ) from error
+        self._store.remove_note(JOURNAL)
+        if isinstance(error, OSError):
+            kind = WorkspaceFull if error.errno in _NO_ROOM else RestoreFailed
+            raise kind(
+                f"the restore stopped and was taken back: {error}. The files are as before"
+            ) from error
+        if isinstance(error, WorkspaceError):
+            raise RestoreFailed(
+                f"the restore stopped and was taken back: {error}. The files are as before"
+            ) from error
+
+
+def finish_interrupted(
+    store: PrivateStore, limits: Limits, repository: Repository | None
+) -> RestoreReport | None:
+    """Finish the restore that a journal tells of, or take it back. Needs the work lock."""
+    if not (store.home / JOURNAL).exists():
+        return None
+    journal = store.read_note(JOURNAL)
+    try:
+        plan = Plan.from_document(journal["plan"])
+        mark, safety, target = journal["mark"], journal["safety"], journal["target"]
+        new = from_document(journal["new"])
+    except (KeyError, TypeError):
+        raise RestoreFailed(
+            f"{store.home / JOURNAL} cannot be read, so an interrupted restore cannot be finished. "
+            "The snapshots are intact; remove that file and roll back again"
+        ) from None
+    applier = Applier(store, mark)
+    applier.clean_up(plan)
+    now = Capture(store, limits, repository=repository).run(group=SAFETY_GROUP)
+    left, conflicts = _still_to_do(store, plan, now)
+    move = None
+    try:
+        applier.carry_out(left)
+        if new is not None and repository is not None:
+            mover = Mover(store, repository, new)
+            mover.clear_own_lock()
+            mover.check()
+            move = mover.move(_backup_label(mark))
+    except (OSError, HoldfastError) as error:
+        if isinstance(error, WorkspaceBusy):
+            raise
+        _take_back(store, repository, applier, left, from_document(journal["old"]), new, error)
+        return None
+    store.remove_note(JOURNAL)
+    return RestoreReport(
+        target=target,
+        safety=safety,
+        landed=None,
+        changes=tuple(left.changes),
+        conflicts=tuple(conflicts),
+        head=move.what if move else None,
+        commits=move.commits if move else (),
+        backup=move.backup if move else None,
+    )
+
+
+def _take_back(
+    store: PrivateStore,
+    repository: Repository | None,
+    applier: Applier,
+    done: Plan,
+    old: Position | None,
+    new: Position | None,
+    error: Exception,
+) -> None:
+    try:
+        applier.carry_out(done.reversed())
+        if new is not None and old is not None and repository is not None:
+            Mover(store, repository, old).move("revert")
+    except (OSError, HoldfastError) as second:
+        raise RestoreFailed(
+            f"an interrupted restore can be neither finished ({error}) nor taken back ({second}). "
+            "Nothing is lost: the snapshots hold every file. Remove the cause and try again"
+        ) from error
+    store.remove_note(JOURNAL)
+
+
+def _still_to_do(store: PrivateStore, plan: Plan, now: Snapshot) -> tuple[Plan, list[Skipped]]:
+    """Return the part of a plan whose paths are as the plan left or found them."""
+    entries = store.entries(now.tree)
+    conflicts = []
+    changes: list[Change] = []
+    for change in plan.changes:
+        found = entries.get(change.path)
+        if found is None or found in (change.old, change.new):
+            changes.append(change)
+        else:
+            conflicts.append(
+                Skipped(change.path, "it was changed after the restore was interrupted")
+            )
+    skipped = {one.path for one in conflicts}
+    return (
+        Plan(
+            changes=changes,
+            modes={path: mode for path, mode in plan.modes.items() if path not in skipped},
+            folder_modes=plan.folder_modes,
+            empty_old=plan.empty_old,
+            empty_new=plan.empty_new,
+        ),
+        conflicts,
+    )
+
+
+def load_side(store: PrivateStore, commit: str) -> Side:
+    """Read a snapshot's tree and details, verified."""
+    tree, _, message = store.read_commit(commit)
+    if not tree:
+        raise SnapshotCorrupt(f"snapshot {commit} has no tree")
+    return Side(commit, tree, Details.from_message(message))
+
+
+def _position_parts(store: PrivateStore, commit: str) -> tuple[Details, list[str]]:
+    _, parents, message = store.read_commit(commit)
+    return Details.from_message(message), parents
+
+
+def _journal(
+    mark: str,
+    safety: Snapshot,
+    target: Side,
+    plan: Plan,
+    old: Position | None,
+    new: Position | None,
+) -> dict[str, Any]:
+    return {
+        "mark": mark,
+        "safety": safety.commit,
+        "target": target.commit,
+        "plan": plan.to_document(),
+        "old": to_document(old),
+        "new": to_document(new),
+    }
+
+
+def _landed(report: RestoreReport, commit: str) -> RestoreReport:
+    return replace(report, landed=commit)
+
+
+def _backup_label(mark: str) -> str:
+    return f"backup-{mark}"
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return not stat.S_ISDIR(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
