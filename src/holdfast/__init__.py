@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.agent import Agent, AgentSuspended
     from holdfast.checkpointers import (
         MemoryCheckpointer,
         PostgresCheckpointer,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME: Final = {
+    "Agent": "agent",
+    "AgentSuspended": "errors",
     "BaseCheckpointSaver": "savers",
     "Checkpoint": "sessions",
     "CheckpointConfig": "savers",
@@ -58,6 +61,8 @@ _HOME: Final = {
 }
 
 __all__ = [
+    "Agent",
+    "AgentSuspended",
     "BaseCheckpointSaver",
     "Checkpoint",
     "CheckpointConfig",

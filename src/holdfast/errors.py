@@ -12,6 +12,8 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── StateNotSerializable
     │   ├── IllegalTransition
     │   ├── NotResumable
+    │   ├── InvalidArguments
+    │   ├── InvalidDecision
     │   ├── NotInitialised
     │   ├── InvalidStep
     │   ├── ArgumentsNotFingerprintable
@@ -61,6 +63,12 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── WorkspaceFull
     │   ├── WorkspaceTimeout
     │   └── RestoreFailed
+    ├── RunError                   a run of an agent stopped; what it did is in its checkpoint
+    │   ├── AgentSuspended
+    │   ├── BudgetExceeded
+    │   ├── InvalidReply
+    │   ├── SnapshotNotSaved
+    │   └── SnapshotTooNew
     └── MissingExtra               an optional dependency is not installed
 
 A message says what happened, what was not lost, and what to do next. ``code`` is stable: programs
@@ -69,7 +77,7 @@ may compare it, and the command line maps each family to its ``exit_code``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -141,6 +149,18 @@ class NotResumable(InputError):
     """The checkpoint was saved as not resumable, for example in the middle of a tool call."""
 
     code = "not_resumable"
+
+
+class InvalidArguments(InputError):
+    """The arguments of a tool call do not fit the tool; the message names each one."""
+
+    code = "invalid_arguments"
+
+
+class InvalidDecision(InputError):
+    """A decision cannot be understood, or is about a call that does not wait for one."""
+
+    code = "invalid_decision"
 
 
 class NotInitialised(InputError):
@@ -461,6 +481,78 @@ class RestoreFailed(WorkspaceError):
     """A restore was refused, or stopped and reverted; the message says which, and why."""
 
     code = "restore_failed"
+
+
+class RunError(HoldfastError):
+    """A run of an agent stopped before its end."""
+
+    code = "run"
+    exit_code = 10
+
+
+class AgentSuspended(RunError):
+    """Calls of tools wait for a decision. The snapshot is stored when this is raised.
+
+    ``pending`` has the calls, ``checkpoint_id`` names the snapshot. Where it could not be stored,
+    ``persist_error`` is the reason, ``checkpoint_id`` is None, and ``snapshot`` is still here.
+    """
+
+    code = "agent_suspended"
+
+    def __init__(
+        self,
+        thread_id: str,
+        pending: Sequence[Any],
+        snapshot: Mapping[str, Any],
+        *,
+        checkpoint_id: str | None = None,
+        persist_error: BaseException | None = None,
+    ) -> None:
+        waiting = ", ".join(f"{call.name} ({call.id}: {call.reason})" for call in pending)
+        where = (
+            f"It is stored as {checkpoint_id}: resume_from_checkpoint({thread_id!r}, …) with an "
+            f"approver or decisions goes on"
+            if persist_error is None
+            else f"It could NOT be stored ({persist_error}): the snapshot is on this exception"
+        )
+        super().__init__(f"thread {thread_id!r} waits for decisions on {waiting}. {where}")
+        self.thread_id = thread_id
+        self.pending = tuple(pending)
+        self.snapshot = snapshot
+        self.checkpoint_id = checkpoint_id
+        self.persist_error = persist_error
+
+
+class BudgetExceeded(RunError):
+    """A cap of the run's budget is reached. Resuming with a larger budget goes on."""
+
+    code = "budget_exceeded"
+
+
+class InvalidReply(RunError):
+    """What the model returned is no reply."""
+
+    code = "invalid_reply"
+
+
+class SnapshotNotSaved(RunError):
+    """A step could not be stored, so the run stopped; ``snapshot`` is what was to be stored."""
+
+    code = "snapshot_not_saved"
+
+    def __init__(self, thread_id: str, snapshot: Mapping[str, Any], reason: str) -> None:
+        super().__init__(
+            f"thread {thread_id!r} stopped, since a step could not be stored ({reason}). What was "
+            f"stored before is intact, and the snapshot is on this exception"
+        )
+        self.thread_id = thread_id
+        self.snapshot = snapshot
+
+
+class SnapshotTooNew(RunError):
+    """A newer program wrote this snapshot; this one does not guess what it means."""
+
+    code = "snapshot_too_new"
 
 
 class MissingExtra(HoldfastError, ImportError):

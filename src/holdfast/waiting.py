@@ -7,12 +7,13 @@ without an event loop never pay for it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import Executor
 
 T = TypeVar("T")
@@ -26,7 +27,19 @@ async def run_in(executor: Executor | None, call: Callable[..., T], *args: Any, 
 
     loop = asyncio.get_running_loop()
     bound = partial(copy_context().run, call, *args, **kwargs)
-    future = loop.run_in_executor(executor, bound)
+    return await _outcome(loop.run_in_executor(executor, bound))
+
+
+async def outlast(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end, which a cancellation of the caller only delays."""
+    import asyncio
+
+    return await _outcome(asyncio.ensure_future(work))
+
+
+async def _outcome(future: asyncio.Future[T]) -> T:
+    import asyncio
+
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -34,7 +47,8 @@ async def run_in(executor: Executor | None, call: Callable[..., T], *args: Any, 
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        future.exception()  # seen, or the loop would complain about it
+        if not future.cancelled():
+            future.exception()  # seen, or the loop would complain about it
         raise cancelled
     return future.result()
 

@@ -1,0 +1,117 @@
+"""Deciding about pending calls: here and now, or in a process that has neither model nor tools."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.agent.decisions import Approver, Decidable, Decision, PendingCall
+from holdfast.agent.saving import Checkpointer, Trail
+from holdfast.agent.schema import check_arguments
+from holdfast.agent.snapshot import Call, RunState, read_snapshot
+from holdfast.agent.tools import Tool
+from holdfast.agent.values import stored_form
+from holdfast.errors import AlreadyResumed, InvalidDecision, NothingToResume
+
+
+async def pending_calls(
+    checkpointer: Checkpointer, thread_id: str, *, checkpoint_id: str | None = None
+) -> tuple[PendingCall, ...]:
+    """Return the calls of a thread that wait for a decision. Raises `NothingToResume`."""
+    return (await load(checkpointer, thread_id, checkpoint_id))[1].pending
+
+
+async def decide(
+    checkpointer: Checkpointer,
+    thread_id: str,
+    decisions: Mapping[str, Decidable],
+    *,
+    checkpoint_id: str | None = None,
+) -> str:
+    """Store decisions by call id without going on, and return the id of the new checkpoint.
+
+    For a process that talks to people and has no model and no tools: whoever resumes the thread
+    later finds the calls decided. Changed arguments are compared with the tool's schema as it was
+    at the suspension, and again when the call is run. Raises `AlreadyResumed` when the run has gone
+    on from the checkpoint, `InvalidDecision`, `InvalidArguments`; nothing is stored then.
+    """
+    found_id, state = await load(checkpointer, thread_id, checkpoint_id)
+    if state.status != "suspended":
+        raise AlreadyResumed(
+            f"thread {thread_id!r} does not wait for decisions: it is {state.status}"
+        )
+    apply_decisions(state, decisions, {})
+    trail = Trail(checkpointer, thread_id, found_id)
+    await trail.save(state)
+    return str(trail.last)
+
+
+async def load(
+    checkpointer: Checkpointer, thread_id: str, checkpoint_id: str | None, **migrating: Any
+) -> tuple[str, RunState]:
+    """Return a checkpoint's id and the run in it. Raises `NothingToResume`."""
+    found = await checkpointer.find(thread_id, checkpoint_id)
+    if found is None:
+        which = "no checkpoint" if checkpoint_id is None else f"no checkpoint {checkpoint_id}"
+        raise NothingToResume(f"thread {thread_id!r} has {which}: nothing to resume from")
+    info, snapshot = found
+    return info.id, read_snapshot(snapshot, **migrating)
+
+
+def admit(state: RunState, tools: Mapping[str, Tool]) -> None:
+    """Find out which of the new calls may run at once and which wait for approval."""
+    for call in state.calls:
+        if call.state == "new":
+            call.state = "approved"
+            tool = tools.get(call.name)
+            # A call that cannot run is told to the model, not to people.
+            if tool and tool.fits(call.arguments) and tool.needs_approval(call.arguments):
+                call.wait("approval", tool.spec.parameters)
+
+
+def apply_decisions(
+    state: RunState, decisions: Mapping[str, Decidable], tools: Mapping[str, Tool]
+) -> None:
+    """Apply decisions by call id. Raises `InvalidDecision` or `InvalidArguments`."""
+    waiting = {call.id: call for call in state.calls if call.state == "pending"}
+    if unknown := [str(call_id) for call_id in decisions if call_id not in waiting]:
+        raise InvalidDecision(
+            f"no call {', '.join(unknown)} waits for a decision; these do: "
+            f"{', '.join(waiting) or 'none'}. Nothing was changed"
+        )
+    for call_id, decision in decisions.items():
+        call = waiting[call_id]
+        _apply(call, Decision.of(decision), tools.get(call.name))
+
+
+async def ask(state: RunState, approver: Approver, tools: Mapping[str, Tool]) -> None:
+    """Ask an approver about each call that waits for approval.
+
+    It is not asked about calls whose outcome is unknown: whoever approves everything would
+    repeat what has perhaps been done.
+    """
+    for pending in state.pending:
+        if pending.reason == "approval":
+            answer = approver(pending)
+            decision = await answer if inspect.isawaitable(answer) else answer
+            apply_decisions(state, {pending.id: decision}, tools)
+
+
+def _apply(call: Call, decision: Decision, tool: Tool | None) -> None:
+    if decision.action == "suspend":
+        return
+    if decision.action == "reject":
+        why = f": {decision.reason}" if decision.reason else ""
+        call.finish(f"The call was rejected and not run{why}", is_error=True)
+    elif decision.action == "answer":
+        call.finish(stored_form(decision.result, f"result of {call.id}"))
+    else:
+        if decision.action == "modify":
+            arguments = stored_form(dict(decision.arguments or {}), f"arguments of {call.id}")
+            if tool is not None:
+                tool.check(arguments)
+            else:
+                check_arguments(arguments, call.parameters or {}, call.name)
+            call.arguments, call.modified = arguments, True
+        call.state = "approved"

@@ -1,0 +1,12 @@
+"""Values as they are once they have been stored, so that a run sees the same before and after a pause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.state.codec import dump_document, load_document
+
+
+def stored_form(value: Any, what: str) -> Any:
+    """Return a copy of a value as it comes back from a store. Raises `StateNotSerializable`."""
+    return load_document(dump_document({"value": value}, what))["value"]

@@ -1,0 +1,219 @@
+"""Tools describe their arguments, and get only what fits the description."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from holdfast.agent import Tool, tool
+from holdfast.agent.schema import check_arguments, check_schema
+from holdfast.errors import InvalidArguments, InvalidConfiguration
+
+
+def everything(
+    text: str,
+    count: int,
+    price: float,
+    sure: bool,
+    tags: list[str],
+    sizes: dict[str, int],
+    mode: Literal["fast", "slow"],
+    note: str | None = None,
+    where: Annotated[str, "a city"] = "here",
+    anything: Any = None,
+    plain: list | dict = {},  # type: ignore[type-arg]  # noqa: B006
+) -> str:
+    """Take all kinds.
+
+    And more.
+    """
+    return text
+
+
+def test_a_signature_becomes_a_schema() -> None:
+    spec = Tool(everything).spec
+    assert (spec.name, spec.description) == ("everything", "Take all kinds.\n\nAnd more.")
+    assert spec.parameters == {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "count": {"type": "integer"},
+            "price": {"type": "number"},
+            "sure": {"type": "boolean"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "sizes": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "mode": {"enum": ["fast", "slow"]},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "where": {"type": "string", "description": "a city"},
+            "anything": {},
+            "plain": {"anyOf": [{"type": "array"}, {"type": "object"}]},
+        },
+        "required": ["text", "count", "price", "sure", "tags", "sizes", "mode"],
+        "additionalProperties": False,
+    }
+
+
+GOOD: dict[str, Any] = {
+    "text": "", "count": 1, "price": 1, "sure": True, "tags": [], "sizes": {"a": 1}, "mode": "slow",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"text": 1}, r"\$.text must be string, not int"),
+        ({"count": True}, r"\$.count must be integer, not bool"),
+        ({"count": 1.5}, r"\$.count must be integer"),
+        ({"price": float("nan")}, r"\$.price must be number"),
+        ({"sure": 1}, r"\$.sure must be boolean"),
+        ({"tags": ["a", 2]}, r"\$.tags\[1\] must be string"),
+        ({"sizes": {"a": "b"}}, r"\$.sizes.a must be integer"),
+        ({"mode": "medium"}, r"\$.mode must be one of \['fast', 'slow'\]"),
+        ({"note": 1}, r"\$.note must be null, not int or \$.note must be string"),
+        ({"unheard": 1}, r"\$.unheard is not expected"),
+        ({"text": 1, "count": ""}, r"\$.text .*; \$.count "),
+    ],
+)
+def test_each_argument_that_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
+    Tool(everything).check(GOOD)
+    with pytest.raises(InvalidArguments, match=said):
+        Tool(everything).check(GOOD | change)
+    assert Tool(everything).fits(GOOD)
+    assert not Tool(everything).fits(GOOD | change)
+
+
+RULES: dict[str, Any] = {
+    "type": "object",
+    "$defs": {"point": {"type": "object", "properties": {"x": {"type": "number"}}}},
+    "properties": {
+        "short": {"type": "string", "minLength": 2, "maxLength": 3, "pattern": "^[a-z]+$"},
+        "low": {"minimum": 1, "maximum": 3},
+        "open": {"exclusiveMinimum": 1, "exclusiveMaximum": 3},
+        "few": {"type": "array", "minItems": 1, "maxItems": 2},
+        "one": {"const": 1},
+        "either": {"oneOf": [{"type": "string"}, {"enum": ["a", 1]}]},
+        "both": {"allOf": [{"type": "integer"}, {"minimum": 5}]},
+        "point": {"$ref": "#/$defs/point"},
+        "some": {"type": ["string", "null"], "default": "x", "title": "ignored"},
+        "never": False,
+        "always": True,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("short", ["ab", "abc"], ["a", "abcd", "A1", 1]),
+        ("low", [1, 3, "no number"], [0, 4]),
+        ("open", [2, 1.5], [1, 3]),
+        ("few", [[1], [1, 2]], [[], [1, 2, 3], {}]),
+        ("one", [1], [True, 2, "1"]),
+        ("either", ["b", 1], ["a", None]),
+        ("both", [5], [4, "5"]),
+        ("point", [{"x": 1}, {}], [{"x": "1"}, []]),
+        ("some", ["", None], [1]),
+        ("never", [], [1, None]),
+        ("always", [1, None], []),
+    ],
+)
+def test_the_rules_of_a_schema_hold(name: str, good: list[Any], bad: list[Any]) -> None:
+    check_schema(RULES, "t")
+    for value in good:
+        check_arguments({name: value}, RULES, "t")
+    for value in bad:
+        with pytest.raises(InvalidArguments, match=name):
+            check_arguments({name: value}, RULES, "t")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"type": "string"},
+        "text",
+        {"type": "object", "properties": {"a": {"not": {}}}},
+        {"type": "object", "properties": {"a": {"items": {"uniqueItems": True}}}},
+        {"type": "object", "properties": {"a": {"anyOf": [{"if": {}}]}}},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/gone"}}},
+        {"type": "object", "properties": {"a": {"$ref": "https://example.com"}}},
+        {"type": "object", "properties": {"a": {"pattern": "("}}},
+        {"type": "object", "properties": {"a": {"type": "text"}}},
+        {"type": "object", "properties": [1]},
+    ],
+)
+def test_a_schema_that_cannot_be_checked_is_refused(parameters: Any) -> None:
+    with pytest.raises(InvalidConfiguration):
+        Tool(everything, parameters=parameters)
+
+
+def by_position(a: int, /) -> None: ...
+
+
+def star(*a: int) -> None: ...
+
+
+def a_path(a: Path) -> None: ...
+
+
+def unreadable(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize("function", [by_position, star, a_path, unreadable, "text"])
+def test_a_function_that_json_cannot_call_is_refused(function: Any) -> None:
+    with pytest.raises(InvalidConfiguration):
+        Tool(function)
+
+
+def test_a_schema_of_ones_own_and_the_signature_both_count() -> None:
+    loose = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+    def takes(a: int) -> int:
+        return a
+
+    made = Tool(takes, parameters=loose, name="take", description="Takes.")
+    made.check({"a": 1})
+    with pytest.raises(InvalidArguments, match="unexpected keyword"):
+        made.check({"a": 1, "b": 2})
+    with pytest.raises(InvalidArguments, match="missing a required argument"):
+        made.check({})
+
+    def all_of_them(**rest: int) -> int:
+        return len(rest)
+
+    assert Tool(all_of_them).fits({"x": 1, "y": "anything"})
+    with pytest.raises(InvalidConfiguration, match="has no name"):
+        Tool(Unnamed())
+
+
+class Unnamed:
+    def __call__(self, a: int) -> int:
+        return a
+
+
+def test_a_tool_gets_a_copy_and_blocks_nobody() -> None:
+    threads: list[str] = []
+
+    @tool
+    def eats(call: list[int]) -> int:
+        threads.append(threading.current_thread().name)
+        call.clear()
+        return 0
+
+    given = {"call": [1]}
+    assert asyncio.run(eats(given)) == 0
+    assert given == {"call": [1]}
+    assert threads != [threading.current_thread().name]
+
+    @tool
+    def later(n: int) -> Any:
+        async def work() -> int:
+            return n
+
+        return work()
+
+    assert asyncio.run(later({"n": 3})) == 3
