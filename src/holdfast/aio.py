@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from holdfast.autosave import INTERVAL, Clock
+from holdfast.autosave.twin import AsyncAutosave, LoopProvider
 from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
 from holdfast.model import (
@@ -198,6 +200,30 @@ class AsyncSession:
             await self._run(guard.__exit__, type(error), error, error.__traceback__)
             raise
         await self._run(guard.__exit__, None, None, None)
+
+    def autosave(
+        self,
+        provider: Callable[[], Any],
+        *,
+        interval: float | None = INTERVAL,
+        critical: Collection[str] = (),
+        timeout: float = 10.0,
+        child_grace: float = 5.0,
+        signals: bool = True,
+        clock: Clock | None = None,
+    ) -> AsyncAutosave[Checkpoint]:
+        """See `Session.autosave`; the provider is called in the event loop and may be a coroutine."""
+        in_loop = LoopProvider(provider)
+        saver = self._session.autosave(
+            in_loop,
+            interval=interval,
+            critical=critical,
+            timeout=timeout,
+            child_grace=child_grace,
+            signals=signals,
+            clock=clock,
+        )
+        return AsyncAutosave(saver, in_loop)
 
     @overload
     async def step(

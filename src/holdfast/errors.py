@@ -15,6 +15,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── InvalidArguments
     │   ├── InvalidDecision
     │   ├── NotInitialised
+    │   ├── ProviderTooSlow
     │   ├── InvalidStep
     │   ├── ArgumentsNotFingerprintable
     │   └── WorkspaceRefused
@@ -167,6 +168,12 @@ class NotInitialised(InputError):
     """An object was used before the call that prepares it."""
 
     code = "not_initialised"
+
+
+class ProviderTooSlow(InputError):
+    """The function that an autosave asks for the state has not returned in time."""
+
+    code = "provider_too_slow"
 
 
 class InvalidStep(InputError):

@@ -21,6 +21,7 @@ from holdfast.errors import ChunksMissing
 from holdfast.model import Payload
 from holdfast.state import EncodedState, StateEncoder
 from holdfast.state.cache import ChunkCache
+from holdfast.state.document import seal_of
 from holdfast.state.refs import ReadChunks
 
 
@@ -29,30 +30,49 @@ class Recorder:
 
     def __init__(self) -> None:
         self._encoder = StateEncoder()
+        self._seal: str | None = None
 
     def attempts(
         self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
     ) -> Iterator[Attempt]:
         """Yield up to two attempts at a put: what changed, then everything."""
-        first = Attempt(self._encoder, self._encoder.encode(state, context), last=False)
+        first = Attempt(self, self._encoder.encode(state, context), last=False)
         yield first
         if first.failed:
-            yield Attempt(self._encoder, StateEncoder().encode(state, context), last=True)
+            yield Attempt(self, StateEncoder().encode(state, context), last=True)
+
+    def accept(self, encoded: EncodedState) -> None:
+        """Remember what has been stored."""
+        self._encoder.accept(encoded)
+        self._seal = seal_of(encoded.manifest)
+
+    def is_current(
+        self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Tell whether this is what was last stored or continued from; at the cost of a look."""
+        if self._seal is None:
+            return False
+        return seal_of(self._encoder.encode(state, context).manifest) == self._seal
+
+    def forget(self) -> None:
+        """Take the next state for a new one, whatever it is."""
+        self._seal = None
 
     def continue_from(
         self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
     ) -> None:
         """Compare the next state with a stored checkpoint."""
         self._encoder.adopt(payload, read_chunks, cache)
+        self._seal = seal_of(payload.manifest)
 
 
 class Attempt:
     """One attempt at a put: remembered when its block ends well, repeated when chunks are missing."""
 
-    __slots__ = ("_encoder", "_last", "encoded", "failed")
+    __slots__ = ("_last", "_recorder", "encoded", "failed")
 
-    def __init__(self, encoder: StateEncoder, encoded: EncodedState, *, last: bool) -> None:
-        self._encoder = encoder
+    def __init__(self, recorder: Recorder, encoded: EncodedState, *, last: bool) -> None:
+        self._recorder = recorder
         self._last = last
         self.encoded = encoded
         self.failed = False
@@ -64,6 +84,6 @@ class Attempt:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: object
     ) -> bool:
         if exc_type is None:
-            self._encoder.accept(self.encoded)
+            self._recorder.accept(self.encoded)
         self.failed = isinstance(exc, ChunksMissing) and not self._last
         return self.failed

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast, overload
+from weakref import WeakSet
 
+from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
 from holdfast.errors import (
     CheckpointExists,
@@ -43,6 +45,7 @@ from holdfast.model import (
 from holdfast.preflight import MemoryRefReport, check_memory_refs
 from holdfast.recording import Recorder
 from holdfast.retention import Policy
+from holdfast.sessions.autosaved import AutosavedSession
 from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
@@ -88,6 +91,7 @@ class Session:
         self._head: str | None = None
         self._completed: list[dict[str, Any]] = []
         self._fresh = True
+        self._savers: WeakSet[Autosave[Checkpoint]] = WeakSet()
 
     # What it is ------------------------------------------------------------------------------
 
@@ -212,6 +216,9 @@ class Session:
                         self._check_retry(result.record, title, document)
             self._completed = completed_tasks([*carried, *tasks_in(document)])
             self._head = result.record.id
+            if not resumable or expires_at is not None:
+                # Nobody can count on this one: the same state, saved by itself, is worth a save.
+                self._recorder.forget()
         return Checkpoint.of(result.record, self._store)
 
     def record_failure(
@@ -255,6 +262,43 @@ class Session:
             except HoldfastError as second:
                 error.add_note(f"the failure could not be recorded: {second}")
             raise
+
+    def autosave(
+        self,
+        provider: Callable[[], Any],
+        *,
+        interval: float | None = INTERVAL,
+        critical: Collection[str] = (),
+        timeout: float = 10.0,
+        child_grace: float = 5.0,
+        signals: bool = True,
+        clock: Clock | None = None,
+    ) -> Autosave[Checkpoint]:
+        """Save by itself within a block: automatic checkpoints of what ``provider`` returns.
+
+        Every ``interval`` seconds if anything changed (0 or None turns the timer off); at once on
+        ``saver.notify("task_completed")``, ``"agent_spawned"``, the lifecycle events and those named
+        in ``critical``; and when the block is left, normally, by an exception, or because of SIGINT,
+        SIGTERM or SIGHUP (``signals=False`` leaves those alone). A failure to save does not disturb
+        the block; it is logged, written to stderr, ``saver.last_error``, and made up for as soon as
+        possible.
+
+        ``provider`` is called in another thread, so it should return a copy, or something that is not
+        changed any more. Nobody waits for a save longer than ``timeout`` seconds. Registered children
+        have ``child_grace`` seconds to end.
+        """
+        saver = Autosave(
+            AutosavedSession(self, self._store, self._around.project_dir),
+            provider,
+            interval=interval,
+            critical=critical,
+            timeout=timeout,
+            child_grace=child_grace,
+            signals=signals,
+            clock=clock,
+        )
+        self._savers.add(saver)
+        return saver
 
     # Effects ---------------------------------------------------------------------------------
 
@@ -345,6 +389,8 @@ class Session:
                 "load an earlier one, or this one with force=True"
             )
         loaded = self._take_up(record)
+        # To have gone back is a change that the next autosave records.
+        self._recorder.forget()
         self.log("info", f"restored checkpoint {record.name}", data={"checkpoint": record.id})
         return loaded
 
@@ -432,7 +478,13 @@ class Session:
         return Session(self._store, record, self._around)
 
     def complete(self) -> None:
-        """Mark the work as done. A completed session is final; fork it to go on."""
+        """Mark the work as done. A completed session is final; fork it to go on.
+
+        Within an `autosave`, what is unsaved is saved first.
+        """
+        for saver in list(self._savers):
+            if saver.is_running:
+                saver.flush()
         self._move_to("completed")
 
     def fail(self, error: BaseException | str | None = None) -> None:
@@ -484,6 +536,15 @@ class Session:
         query = CheckpointQuery(self.id, namespace="", resumable=resumable, limit=1)
         record = first(self._store.list_checkpoints(query))
         return Checkpoint.of(record, self._store) if record is not None else None
+
+    def _differs(self, state: object) -> bool:
+        """Tell whether this is another state than the session would go on from."""
+        document = _document(state)
+        validate_documented(document)
+        with self._lock:
+            self._pick_up()
+            carried = carried_tasks(self._completed, document)
+            return not self._recorder.is_current(document, {CARRIED: carried} if carried else None)
 
     def _take_up(self, record: CheckpointRecord) -> Checkpoint:
         """Continue from a stored checkpoint, its content verified before anything is marked."""

@@ -90,6 +90,11 @@ def read_manifest(payload: Payload) -> Manifest:
     return Manifest(document["state"], document.get("context", {}), sequences)
 
 
+def seal_of(manifest: str) -> str:
+    """Return the sum at the end of a manifest: another one means another state or context."""
+    return manifest[-2 * _SUM_BYTES - len('"}') : -len('"}')]
+
+
 def _sequences(table: list[Any], refs: list[Ref]) -> list[tuple[str, list[Ref]]]:
     sequences: list[tuple[str, list[Ref]]] = []
     at = 0

@@ -1,0 +1,99 @@
+"""The file for what the database cannot take: one JSON object a line, for its owner only, bounded.
+
+It lies beside the database in ``.agents``, so that ``holdfast status`` finds it. When it is full it becomes
+``….log.1``, and what was there before goes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.config import AGENTS_DIR
+
+FILE_NAME: Final = "holdfast-errors.log"
+MAX_BYTES: Final = 256 * 1024
+_MESSAGE_CHARACTERS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A save that failed.
+
+    ``after_seq`` is the sequence number of the session's latest checkpoint at that time: a later one
+    settles the matter. It is None for a line that cannot be read, whose ``message`` is the line itself.
+    """
+
+    at: str
+    message: str
+    session_id: str | None = None
+    url: str | None = None
+    tenant: str | None = None
+    event: str | None = None
+    code: str | None = None
+    after_seq: int | None = None
+    failures: int = 1
+
+
+class FallbackLog:
+    """The error log of one project."""
+
+    def __init__(self, project_dir: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self.path = project_dir / AGENTS_DIR / FILE_NAME
+        self._max_bytes = max_bytes
+
+    @property
+    def _older(self) -> Path:
+        return self.path.with_name(f"{FILE_NAME}.1")
+
+    def append(self, entry: Entry) -> None:
+        """Add a line and put it on the disk. Raises `OSError` when even that cannot be done."""
+        values = asdict(entry) | {"message": entry.message[:_MESSAGE_CHARACTERS]}
+        line = json.dumps(values).encode() + b"\n"
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            if self.path.stat().st_size + len(line) > self._max_bytes:
+                self.path.replace(self._older)
+        # Never through a link: that could be anybody's file.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            os.write(descriptor, line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def entries(self) -> list[Entry]:
+        """Return what is there, oldest first. A torn line is an entry too: something happened."""
+        lines: list[str] = []
+        for path in (self._older, self.path):
+            with suppress(FileNotFoundError):
+                lines += path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [_entry(line) for line in lines if line.strip()]
+
+
+def _entry(line: str) -> Entry:
+    try:
+        values = json.loads(line)
+        known = {name: values[name] for name in _FIELDS if name in values}
+        entry = Entry(**known)
+    except (ValueError, TypeError):
+        return Entry(at="", message=line)
+    return entry if _well_formed(known) else Entry(at="", message=line)
+
+
+def _well_formed(values: Mapping[str, Any]) -> bool:
+    return all(
+        isinstance(value, int) if name in _NUMBERS else isinstance(value, str)
+        for name, value in values.items()
+        if value is not None
+    )
+
+
+_FIELDS: Final = tuple(one.name for one in fields(Entry))
+_NUMBERS: Final = frozenset({"after_seq", "failures"})
