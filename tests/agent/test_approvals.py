@@ -583,6 +583,10 @@ def test_what_is_no_reply_interrupts_the_run(traces: Traces) -> None:
         assert snapshot["error"].startswith("InvalidReply")
 
 
+def greet(name: str = "you") -> str:
+    return f"hello {name}"
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -591,7 +595,8 @@ def test_what_is_no_reply_interrupts_the_run(traces: Traces) -> None:
         {"save_on": "sometimes"},
         {"save_on": "trigger"},
         {"trigger": lambda step: True},
-        {"tools": [shop, shop]},
+        {"tools": [call, call]},
+        {"tools": [greet, greet]},
         {"tools": ["no function"]},
         {"default_thread_id": ""},
     ],
@@ -603,9 +608,6 @@ def test_an_agent_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
 
 
 def test_tools_may_be_plain_functions(traces: Traces) -> None:
-    def greet(name: str = "you") -> str:
-        return f"hello {name}"
-
     async def wave() -> str:
         return "waves"
 

@@ -175,6 +175,49 @@ def test_a_cancelled_run_can_be_resumed_and_its_tool_is_unknown(
     assert traces() == ["send_mail a", "slow"]
 
 
+def test_a_cancelled_tool_that_may_run_twice_is_run_again(connect: Connect, traces: Traces) -> None:
+    async def scenario() -> None:
+        working, free = asyncio.Event(), asyncio.Event()
+
+        @tool(idempotent=True)
+        async def slow() -> str:
+            traces.leave("slow")
+            working.set()
+            await free.wait()
+            return "at last"
+
+        agent = agent_of(connect(), traces, [call("slow")], "done", tools=[slow])
+        work = asyncio.create_task(agent.run("Please"))
+        await working.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        free.set()
+        result = await agent.resume_from_checkpoint()
+        assert results(result.messages) == {"slow": "at last"}
+
+    run(scenario())
+    assert traces() == ["slow", "slow"]
+
+
+def test_any_step_of_a_run_can_be_forked(connect: Connect, traces: Traces) -> None:
+    async def scenario() -> None:
+        agent = agent_of(connect(), traces)
+        first = await agent.run("Please")
+        infos = await connect().list("t")
+        prompt, done = infos[-1].id, infos[1].id
+        with pytest.raises(AlreadyResumed):
+            await agent.resume_from_checkpoint(checkpoint_id=done)
+        again = await agent.resume_from_checkpoint(checkpoint_id=done, fork=True)
+        assert again.messages == first.messages
+        assert traces() == ["send_mail a", "look_up 7"]
+        whole = await agent.resume_from_checkpoint(checkpoint_id=prompt, fork=True)
+        assert whole.messages == first.messages
+        assert traces() == ["send_mail a", "look_up 7"] * 2
+
+    run(scenario())
+
+
 def test_a_save_that_is_cancelled_is_finished_first(traces: Traces) -> None:
     async def scenario() -> None:
         saving, free = asyncio.Event(), asyncio.Event()

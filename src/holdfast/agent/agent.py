@@ -154,7 +154,7 @@ class Agent:
         """Return the last suspension of a run that has ended, for a fork; nobody else may go on."""
         if not fork:
             raise AlreadyResumed(
-                f"the run of thread {thread_id!r} has ended: there is nothing to go on with. "
+                f"the run of thread {thread_id!r} has ended: its last message is in its snapshot. "
                 f"fork=True repeats it from its last suspension"
             )
         if ended.decided_from is None:

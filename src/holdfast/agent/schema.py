@@ -108,10 +108,8 @@ def schema_of(function: Callable[..., Any], tool: str) -> dict[str, Any]:
 
 
 def _schema_of_type(hint: Any, where: str) -> dict[str, Any]:
-    if isinstance(hint, type | types.NoneType) or hint is Any:
-        known = _SIMPLE.get(type(None) if hint is None else hint)
-        if known is not None:
-            return dict(known)
+    if hint is Any or (isinstance(hint, type) and hint in _SIMPLE):
+        return dict(_SIMPLE[hint])
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         described = [{"description": note} for note in args[1:] if isinstance(note, str)]
