@@ -26,6 +26,7 @@ FIGURES = (
     "memory_peak",
     "sessions",
     "small_states",
+    "steps",
 )
 
 

@@ -89,13 +89,19 @@ def fingerprint(call: Call) -> bytes:
 
 def is_async(function: object) -> bool:
     """Tell whether calling ``function`` gives something to be awaited."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    if inspect.iscoroutinefunction(function):
+        return True
+    # An object with an async __call__; functions have one too, which tells nothing.
+    return not hasattr(function, "__code__") and inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
     )
 
 
 def takes_key(function: Callable[..., Any]) -> bool:
     """Tell whether a body asks for its idempotency key by the name of a parameter."""
+    code = getattr(function, "__code__", None)
+    if code is not None and not hasattr(function, "__wrapped__"):
+        return KEY_PARAMETER in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     try:
         return KEY_PARAMETER in inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -120,7 +120,7 @@ class Ledger:
 
     def run(self, call: Call) -> Any:
         """Run a step or replay it."""
-        if is_async(call.function) or is_async(call.reconcile):
+        if is_async(call.function) or (call.reconcile is not None and is_async(call.reconcile)):
             raise InvalidStep(
                 f"step {call.name!r} is async; nothing was run. Use it with holdfast.aio"
             )
@@ -239,6 +239,7 @@ class Ledger:
                 reason = f"{error.path.removeprefix('$.')}: {error.reason}"
                 lost = EffectOutcome("done", error={"type": "ResultNotStorable", "message": reason})
                 self._finish(attempt, lost)
+                self._remember(attempt.draft)
                 raise ResultNotStorable(without_result(shown(attempt.draft), reason)) from None
             outcome = EffectOutcome("done", encoded.manifest, encoded.refs, encoded.chunks)
             other = self._finish(attempt, outcome)
@@ -251,8 +252,8 @@ class Ledger:
             self._release(attempt.draft, over=False)
             raise
         self._release(attempt.draft, over=True)
-        if attempt.call.key is not None and self._recorded is not None:
-            self._recorded.add((attempt.draft.key, 0))
+        if attempt.call.key is not None:
+            self._remember(attempt.draft)
         return value
 
     def fail(self, attempt: Attempt, error: BaseException, *, began: bool = True) -> None:
@@ -342,6 +343,11 @@ class Ledger:
             return None
         query = EffectQuery(self._session_id, key=draft.key, occurrence=draft.occurrence)
         return next(iter(self._store.list_effects(query)), None)
+
+    def _remember(self, draft: NewEffect) -> None:
+        """Let a later use in this run, which may be the same effect, look for its record."""
+        if self._recorded is not None:
+            self._recorded.add((draft.key, draft.occurrence))
 
     def _meet(
         self, record: EffectRecord, draft: NewEffect, call: Call

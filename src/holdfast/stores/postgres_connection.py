@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from holdfast.errors import (
     InvalidConfiguration,
@@ -47,6 +48,8 @@ POOL_SIZE: Final = 10
 WAIT_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10
 _PROBE_SECONDS: Final = 1.0
+# A connection that answered so recently is taken to be alive: asking would double the round trips.
+_FRESH_SECONDS: Final = 1.0
 _CHANCE: Final = SystemRandom()
 _ATTEMPTS: Final = 5
 _SECRET: Final = frozenset({"password", "sslpassword", "oauth_client_secret"})
@@ -126,6 +129,7 @@ class Link:
         self._pool = pool
         self._pid = os.getpid()
         self._parents: list[Pool | None] = []
+        self._heard: WeakKeyDictionary[AnyConnection, float] = WeakKeyDictionary()
         self._lock = Lock()
         self._closed = False
 
@@ -158,6 +162,7 @@ class Link:
             except psycopg.Error as error:
                 if is_connection_lost(error) and again and not lost:
                     lost += 1
+                    self._heard.clear()
                 elif error.sqlstate not in RETRYABLE or attempt == _ATTEMPTS:
                     raise translate(error, self.shown) from error
                 else:
@@ -184,6 +189,7 @@ class Link:
         try:
             with connection:
                 yield connection
+            self._heard[connection] = time.monotonic()
         finally:
             pool.putconn(connection)
 
@@ -216,12 +222,16 @@ class Link:
                     min_size=1,
                     max_size=POOL_SIZE,
                     timeout=WAIT_SECONDS,
-                    check=ConnectionPool.check_connection,
+                    check=self._check,
                     configure=self._configure,
                     name="holdfast",
                     open=True,
                 )
             return self._pool
+
+    def _check(self, connection: AnyConnection) -> None:
+        if time.monotonic() - self._heard.get(connection, 0.0) > _FRESH_SECONDS:
+            ConnectionPool.check_connection(connection)
 
     def _configure(self, connection: AnyConnection) -> None:
         execute(connection, Statement(queries("postgres", self.schema)["postgres.check"], {}))

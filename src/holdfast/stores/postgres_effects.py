@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from holdfast.errors import SessionNotFound, StoreBusy
+from holdfast.errors import SessionNotFound
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
 from holdfast.stores.base import Store
 from holdfast.stores.checks import check_effect, check_effect_query, check_filter, check_outcome
 from holdfast.stores.postgres_connection import Link
 from holdfast.stores.postgres_statements import Statement, outcome_params, parse_effect
-
-# A step that somebody recorded while a statement ran is seen by the next one.
-_LOOKS: Final = 3
 
 
 class PostgresEffects(Store):
@@ -34,16 +29,13 @@ class PostgresEffects(Store):
             "attempt_id": draft.attempt_id,
             "instead_of": draft.instead_of,
         }
-        statement = Statement(self._sql["effects.begin"], params)
-        for _ in range(_LOOKS):
-            if rows := self._link.rows(statement, again=True):
-                return parse_effect(rows[0])
-            if self.find_session(draft.session_id) is None:
-                raise SessionNotFound(f"{self.url} has no session {draft.session_id!r}")
-        raise StoreBusy(
-            f"{self.url}: others keep recording the step {draft.key!r}. Nothing was written; a "
-            f"retry is safe"
-        )
+        rows = self._link.rows(Statement(self._sql["effects.begin"], params), again=True)
+        if rows:
+            return parse_effect(rows[0])
+        present = self.list_effects(EffectQuery(draft.session_id, draft.key, draft.occurrence))
+        if not present:
+            raise SessionNotFound(f"{self.url} has no session {draft.session_id!r}")
+        return present[0]
 
     def finish_effect(
         self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome

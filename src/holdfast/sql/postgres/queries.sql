@@ -232,32 +232,22 @@ WHERE w.tenant = %(tenant)s AND w.session_id = %(session_id)s AND w.namespace = 
 ORDER BY w.task_path, w.task_id, w.idx, w.external_id;
 
 -- name: effects.begin
--- Answers with what is recorded then: the draft's own row, new or in place of the attempt that it names,
--- or the one that was there. No answer means that there is no such session, or that somebody recorded
--- the step since this statement began.
-WITH begun AS (
-    INSERT INTO holdfast.effects AS e (tenant, session_id, key, occurrence, name, fingerprint,
-        status, attempt_id, result, refs, error, started_at, finished_at)
-    SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint)b::bytea,
-        %(status)s, %(attempt_id)s::uuid, %(result)s, %(refs)b::bytea, %(error)s::jsonb,
-        clock_timestamp(), CASE WHEN %(status)s <> 'started' THEN clock_timestamp() END
-    FROM holdfast.sessions AS s
-    WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
-        AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
-    ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
-    SET status = excluded.status, attempt_id = excluded.attempt_id, attempts = e.attempts + 1,
-        result = excluded.result, refs = excluded.refs, error = excluded.error,
-        started_at = excluded.started_at, finished_at = excluded.finished_at
-    WHERE e.attempt_id = %(instead_of)s::uuid
-    RETURNING e.session_id, e.key, e.occurrence, e.name, e.fingerprint, e.status, e.attempt_id, e.attempts,
-    e.result, e.refs, e.error::text, e.started_at, e.finished_at)
-SELECT begun.* FROM begun
-UNION ALL
-SELECT e.session_id, e.key, e.occurrence, e.name, e.fingerprint, e.status, e.attempt_id, e.attempts,
-    e.result, e.refs, e.error::text, e.started_at, e.finished_at
-FROM holdfast.effects AS e
-WHERE e.tenant = %(tenant)s AND e.session_id = %(session_id)s AND e.key = %(key)s
-    AND e.occurrence = %(occurrence)s::integer AND NOT EXISTS (SELECT FROM begun);
+-- Answers with the row only if it is the draft's own: new, or in place of the attempt that it names.
+INSERT INTO holdfast.effects AS e (tenant, session_id, key, occurrence, name, fingerprint, status,
+    attempt_id, result, refs, error, started_at, finished_at)
+SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint)b::bytea,
+    %(status)s, %(attempt_id)s::uuid, %(result)s, %(refs)b::bytea, %(error)s::jsonb,
+    clock_timestamp(), CASE WHEN %(status)s <> 'started' THEN clock_timestamp() END
+FROM holdfast.sessions AS s
+WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
+    AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
+SET status = excluded.status, attempt_id = excluded.attempt_id, attempts = e.attempts + 1,
+    result = excluded.result, refs = excluded.refs, error = excluded.error,
+    started_at = excluded.started_at, finished_at = excluded.finished_at
+WHERE e.attempt_id = %(instead_of)s::uuid
+RETURNING e.session_id, e.key, e.occurrence, e.name, e.fingerprint, e.status, e.attempt_id,
+    e.attempts, e.result, e.refs, e.error::text, e.started_at, e.finished_at;
 
 -- name: effects.finish
 UPDATE holdfast.effects AS e

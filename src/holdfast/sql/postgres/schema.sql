@@ -670,11 +670,12 @@ CREATE FUNCTION holdfast.keep_chunks(p_tenant text, p_digests bytea[], p_data by
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF cardinality(p_digests) = 0 THEN
-        RETURN holdfast.durably();
+    IF cardinality(p_digests) > 0 THEN
+        PERFORM holdfast.lock_tenant(p_tenant, false);
+        PERFORM holdfast.add_chunks(p_tenant, p_digests, p_data, '{}');
+    ELSIF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM holdfast.durably();
     END IF;
-    PERFORM holdfast.lock_tenant(p_tenant, false);
-    PERFORM holdfast.add_chunks(p_tenant, p_digests, p_data, '{}');
     RETURN true;
 END $$;
 
@@ -1228,4 +1229,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:774800c2e8864897fd311c2e912f97d74c98e3a5a13ac21b3702c3428139e38b');
+    (1, 'sha256:0ca98ad71123883a630e426a410c0367917f9d7fa33ef203dd22533ca0cf17ec');

@@ -666,11 +666,12 @@ CREATE FUNCTION holdfast.keep_chunks(p_tenant text, p_digests bytea[], p_data by
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF cardinality(p_digests) = 0 THEN
-        RETURN holdfast.durably();
+    IF cardinality(p_digests) > 0 THEN
+        PERFORM holdfast.lock_tenant(p_tenant, false);
+        PERFORM holdfast.add_chunks(p_tenant, p_digests, p_data, '{}');
+    ELSIF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM holdfast.durably();
     END IF;
-    PERFORM holdfast.lock_tenant(p_tenant, false);
-    PERFORM holdfast.add_chunks(p_tenant, p_digests, p_data, '{}');
     RETURN true;
 END $$;
 

@@ -1,0 +1,255 @@
+"""Steps whose bodies are awaited: the same records, and nothing in doubt after a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast.aio import AsyncSession, AsyncSessionManager
+from holdfast.effects import Effect, Verdict
+from holdfast.errors import EffectFailed, EffectUnknown
+from holdfast.stores.base import Store
+
+Scenario = Callable[[AsyncSessionManager, AsyncSession], Awaitable[None]]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return cast("str", request.getfixturevalue("postgres_url"))
+    return str(tmp_path / "sessions.db")
+
+
+@pytest.fixture
+def play(url: str) -> Callable[[Scenario], None]:
+    """Runs a scenario with a manager and a fresh session in an event loop of its own."""
+
+    async def played(scenario: Scenario) -> None:
+        async with await AsyncSessionManager.open(url, workspace=False) as manager:
+            await scenario(manager, await manager.create_session("payer"))
+
+    return lambda scenario: asyncio.run(played(scenario))
+
+
+async def statuses(session: AsyncSession) -> list[str]:
+    return [one.status for one in await session.effects()]
+
+
+def test_steps_that_run_at_once_find_their_own_records(play: Callable[[Scenario], None]) -> None:
+    calls: list[int] = []
+
+    async def pay(number: int) -> dict[str, int]:
+        calls.append(number)
+        await asyncio.sleep(0.001 * (7 - number))
+        return {"number": number}
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        first = await asyncio.gather(*(session.step("pay", pay, n) for n in range(8)))
+        assert first == [{"number": n} for n in range(8)]
+        again = await manager.resume_session(session.id)
+        second = await asyncio.gather(*(again.step("pay", pay, n) for n in reversed(range(9))))
+        assert second == [{"number": n} for n in reversed(range(9))]
+        assert sorted(calls) == list(range(9))
+        assert sorted(one.result["number"] for one in await again.effects()) == list(range(9))
+
+    play(scenario)
+
+
+def test_a_body_that_is_cancelled_is_unknown(play: Callable[[Scenario], None]) -> None:
+    calls: list[str] = []
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        begun = asyncio.Event()
+
+        async def pay() -> str:
+            calls.append("begun")
+            begun.set()
+            await asyncio.sleep(60)
+            return "in vain"
+
+        task = asyncio.create_task(session.step("pay", pay))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await statuses(session) == ["unknown"]
+        for one in (session, await manager.resume_session(session.id)):
+            with pytest.raises(EffectUnknown):
+                await one.step("pay", pay)
+        assert calls == ["begun"]
+
+        async def look(effect: Effect) -> Verdict:
+            await asyncio.sleep(0)
+            return effect.happened("it was paid")
+
+        found = await session.step("pay", pay, policy="ask", reconcile=look)  # type: ignore[arg-type]
+        assert found == "it was paid"
+        assert await statuses(session) == ["done"]
+
+    play(scenario)
+
+
+def test_a_timeout_inside_the_body_is_a_failure(play: Callable[[Scenario], None]) -> None:
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        async def pay() -> None:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(60)
+
+        with pytest.raises(TimeoutError):
+            await session.step("pay", pay)
+        with pytest.raises(EffectFailed):
+            await session.step("pay", pay)
+
+    play(scenario)
+
+
+def test_a_blocking_body_is_finished_and_recorded_before_the_cancellation_goes_on(
+    play: Callable[[Scenario], None],
+) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def pay() -> str:
+        started.set()
+        assert release.wait(30)
+        return "paid"
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        task = asyncio.create_task(session.step("pay", pay))
+        await asyncio.to_thread(started.wait, 30)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await statuses(session) == ["done"]
+        again = await manager.resume_session(session.id)
+        assert await again.step("pay", lambda: "twice") == "paid"
+
+    play(scenario)
+
+
+def test_a_step_that_is_cancelled_before_its_body_is_as_if_it_had_never_been(
+    play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, release = threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        store = manager.store
+        begin = store.begin_effect
+
+        def slowly(draft: Any) -> Any:
+            found = begin(draft)
+            started.set()
+            assert release.wait(30)
+            return found
+
+        async def pay() -> str:
+            calls.append("paid")
+            return "paid"
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "begin_effect", slowly)
+            task = asyncio.create_task(session.step("pay", pay))
+            await asyncio.to_thread(started.wait, 30)
+            task.cancel()
+            await asyncio.sleep(0)
+            release.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert calls == []
+        again = await manager.resume_session(session.id)
+        assert await again.step("pay", pay) == "paid"
+        assert calls == ["paid"]
+        assert await statuses(session) == ["done"]
+
+    play(scenario)
+
+
+def test_a_cancellation_while_the_end_is_recorded_waits_for_it(
+    play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        store: Store = manager.store
+        finish = store.finish_effect
+
+        def slowly(*args: Any) -> bool:
+            started.set()
+            assert release.wait(30)
+            return finish(*args)
+
+        async def pay() -> str:
+            return "paid"
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "finish_effect", slowly)
+            task = asyncio.create_task(session.step("pay", pay))
+            await asyncio.to_thread(started.wait, 30)
+            task.cancel()
+            await asyncio.sleep(0)
+            assert not task.done()
+            release.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert await (await manager.resume_session(session.id)).step("pay", pay) == "paid"
+        assert [one.attempts for one in await session.effects()] == [1]
+
+    play(scenario)
+
+
+def test_a_decorated_coroutine_is_awaited_as_before(play: Callable[[Scenario], None]) -> None:
+    calls: list[Any] = []
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        def declare(session: AsyncSession) -> tuple[Any, Any]:
+            @session.effect
+            async def charge(order: int, *, idempotency_key: str) -> str:
+                calls.append(order)
+                return idempotency_key
+
+            @session.effect(key=lambda to: f"mail-{to}", idempotent=True)
+            def mail(to: str) -> str:
+                calls.append(to)
+                return to
+
+            return charge, mail
+
+        charge, mail = declare(session)
+        first = [await charge(1), await mail("ann")]
+        charge, mail = declare(await manager.resume_session(session.id))
+        assert [await charge(1), await mail("ann")] == first
+        assert calls == [1, "ann"]
+
+    play(scenario)
+
+
+def test_steps_inside_an_awaited_step_are_met_again(play: Callable[[Scenario], None]) -> None:
+    calls: list[str] = []
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        fails = iter([True, False])
+
+        async def inner(name: str) -> str:
+            calls.append(name)
+            return name
+
+        async def outer() -> list[str]:
+            found = await asyncio.gather(*(session.step("inner", inner, n) for n in ("a", "a")))
+            if next(fails):
+                raise ValueError("after the inner ones")
+            return list(found)
+
+        with pytest.raises(ValueError, match="inner"):
+            await session.step("outer", outer)
+        assert await session.step("outer", outer, policy="retry") == ["a", "a"]
+        assert calls == ["a", "a"]
+
+    play(scenario)
