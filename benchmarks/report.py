@@ -25,6 +25,7 @@ _PACKAGES = (
     "langgraph-checkpoint",
     "langgraph-checkpoint-sqlite",
     "langgraph-checkpoint-postgres",
+    "dbos",
 )
 
 
