@@ -7,8 +7,8 @@ only what `lstat` says, so a changed permission shows too), and which unknown on
 by hand: permissions, empty directories, the files of nested repositories, tracked files that a rule
 ignores, and the list of what was skipped, with reasons.
 
-All of it happens in a copy of the index, which takes the old one's place when the snapshot is durable. A
-capture that is killed leaves only objects that nothing names.
+All of it happens in a copy of the index, which takes the old one's place when the snapshot is durable. New
+objects wait in `incoming` until all are on the disk. A capture that is killed leaves nothing that counts.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class Capture:
         if self._note.get("tree") is None:
             told = None
         self._copy_index()
+        self._store.incoming.open()
         try:
             status = self._look(told)
             self._look_at_rescued(rescue)
@@ -100,6 +101,7 @@ class Capture:
                 self._look_for_empty_directories()
             return self._finish(status, told, group)
         finally:
+            self._store.incoming.close()
             with suppress(FileNotFoundError):
                 self._index.unlink()
 
@@ -343,7 +345,7 @@ class Capture:
         packed = ("-c", "core.bigFileThreshold=1") if len(found.add) > _MANY else ()
         done = 0
         for some in _batches(list(found.add), _AT_ONCE):
-            self._store.git.run(
+            self._store.incoming.git.run(
                 *packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin",
                 stdin=_join(some), index=self._index, deadline=self._deadline,
             )  # fmt: skip
@@ -374,7 +376,9 @@ class Capture:
         tree = self._note.get("tree")
         if tree is None or found.add or found.drop:
             tree = (
-                self._store.git.run("write-tree", index=self._index, deadline=self._deadline)
+                self._store.incoming.git.run(
+                    "write-tree", index=self._index, deadline=self._deadline
+                )
                 .decode()
                 .strip()
             )
@@ -407,6 +411,7 @@ class Capture:
         if commit is None:
             parents = [position] if position else []
             commit = self._store.commit(tree, message, parents, deadline=self._deadline)
+        self._store.incoming.deliver()
         self._store.keep(group, commit, deadline=self._deadline)
         if self._index.exists():
             os.replace(self._index, self._store.index)

@@ -84,7 +84,7 @@ def capture_position(
     *,
     deadline: Deadline,
 ) -> str | None:
-    """Store what HEAD alone does not tell, and return its commit, or None when there is nothing."""
+    """Take in what HEAD alone does not tell; return its commit, or None when there is nothing."""
     sparse = (repository.git_dir / "info" / "sparse-checkout").exists()
     notes = list(_operation_files(repository.git_dir))
     if status.plain_index and not notes and not sparse:
@@ -93,8 +93,9 @@ def capture_position(
     mark = [[str(path), *_stamp(repository.git_dir / path)] for path in (*index, *notes)]
     if note.get("position") and note.get("position_mark") == mark:
         return str(note["position"])
-    _copy_objects(repository, store.git, status.blobs, deadline)
-    blobs = store.git.run(
+    git = store.incoming.git
+    _copy_objects(repository, git, status.blobs, deadline)
+    blobs = git.run(
         "hash-object", "-w", "-t", "blob", "--no-filters", "--stdin-paths",
         stdin="".join(f"{path}\n" for path in (*index, *notes)).encode("utf-8", "surrogateescape"),
         cwd=repository.git_dir, deadline=deadline,
@@ -102,7 +103,7 @@ def capture_position(
     names = [*("index" for _ in index), *(f"note.{quote(str(path), safe='')}" for path in notes)]
     lines = [f"100644 blob {blob}\t{name}" for name, blob in zip(names, blobs, strict=True)]
     lines += [f"100644 blob {blob}\tstaged.{blob}" for blob in status.blobs]
-    tree = store.git.run("mktree", stdin="\n".join([*lines, ""]).encode(), deadline=deadline)
+    tree = git.run("mktree", stdin="\n".join([*lines, ""]).encode(), deadline=deadline)
     commit = store.commit(tree.decode().strip(), b"position\n", deadline=deadline)
     note["position_mark"] = mark
     return commit

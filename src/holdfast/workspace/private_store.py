@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceBusy, WorkspaceUnavailable
 from holdfast.workspace.base import Entry, Problem
+from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.process import Deadline, Git
 
 try:
@@ -68,6 +69,7 @@ class PrivateStore:
         self.home = home
         self.index = home / "index"
         self.git = Git(home, work_tree=root, settings=_SETTINGS)
+        self.incoming = Incoming(home, work_tree=root, settings=_SETTINGS)
 
     # Opening ---------------------------------------------------------------------------------
 
@@ -135,9 +137,9 @@ class PrivateStore:
     def commit(
         self, tree: str, message: bytes, parents: Iterable[str] = (), *, deadline: Deadline
     ) -> str:
-        """Store a commit and return its id."""
+        """Add a commit to what is incoming and return its id."""
         arguments = [part for parent in parents for part in ("-p", parent)]
-        out = self.git.run(
+        out = self.incoming.git.run(
             "commit-tree", tree, *arguments, "-F", "-",
             stdin=message, variables=_AUTHOR, deadline=deadline,
         )  # fmt: skip
@@ -173,7 +175,8 @@ class PrivateStore:
             names_file.write("".join(f"{name}\n" for name in wanted).encode())
             names_file.seek(0)
             process = self.git.start("cat-file", "--batch", "--buffer", stdin=names_file)
-        assert process.stdout is not None
+        if process.stdout is None:
+            raise WorkspaceUnavailable("git gives no answers")
         try:
             for name in wanted:
                 header = process.stdout.readline().split()

@@ -75,7 +75,7 @@ def find_git() -> str:
 
 
 class Git:
-    """Git for one repository: ``git_dir`` with an optional work tree and index of one's own."""
+    """Git for one repository: ``git_dir`` with an optional work tree and a place for objects."""
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Git:
         *,
         work_tree: Path | None = None,
         common_dir: Path | None = None,
+        objects: Path | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.git_dir = git_dir
@@ -108,6 +109,8 @@ class Git:
         }
         if work_tree is not None:
             self._variables["GIT_WORK_TREE"] = str(work_tree)
+        if objects is not None:
+            self._variables["GIT_OBJECT_DIRECTORY"] = str(objects)
 
     def run(
         self,

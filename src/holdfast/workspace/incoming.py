@@ -1,0 +1,81 @@
+"""New objects on their way into the private store: all of them at once, or none.
+
+Git syncs each object by itself, which costs a capture of a hundred files several hundred waits for the
+disk. Here a capture writes into a directory of its own, next to the store's objects. Each object is sent to
+the disk as it is written, without waiting for the drive; one sync then waits for all, and only then do they
+take their places. So the store never holds an object whose content may be missing after a power cut, where
+a later capture would find the name and trust it. What a kill leaves here is thrown away by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from holdfast.workspace.process import Git
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+# A pack counts from the moment that its index is there, so that comes last.
+_ORDER: Final = {".idx": 1}
+
+
+class Incoming:
+    """The objects that one capture adds to the store in ``home``. Needs the store's work lock."""
+
+    def __init__(self, home: Path, *, work_tree: Path, settings: Mapping[str, str]) -> None:
+        self._folder = home / "incoming"
+        self._objects = home / "objects"
+        self.git = Git(
+            home,
+            work_tree=work_tree,
+            objects=self._folder,
+            settings={**settings, "core.fsyncMethod": "writeout-only"},
+        )
+
+    def open(self) -> None:
+        """Begin with nothing; the store's own objects are seen from here."""
+        self.close()
+        (self._folder / "info").mkdir(parents=True)
+        (self._folder / "info" / "alternates").write_text("../objects\n")
+
+    def close(self) -> None:
+        """Throw away what was not delivered."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def deliver(self) -> None:
+        """Wait until everything is on the disk, and move it into the store."""
+        found = [
+            Path(where, name)
+            for where, _, names in os.walk(self._folder)
+            for name in names
+            if Path(where).name != "info"
+        ]
+        if not found:
+            return
+        self._sync()
+        made: set[Path] = set()
+        for path in sorted(found, key=lambda one: _ORDER.get(one.suffix, 0)):
+            target = self._objects / path.relative_to(self._folder)
+            if target.parent not in made:
+                target.parent.mkdir(exist_ok=True)
+                made.add(target.parent)
+            os.replace(path, target)
+
+    def _sync(self) -> None:
+        """Sync one file, and with it the journal and the drive's cache: what was sent before is safe."""
+        handle = os.open(self._folder / "sync", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.fsync(handle)
+            full = getattr(fcntl, "F_FULLFSYNC", None)
+            if full is not None:
+                fcntl.fcntl(handle, full)
+        finally:
+            os.close(handle)
+            os.unlink(self._folder / "sync")
