@@ -356,9 +356,9 @@ class EffectRecord:
 
 @dataclass(frozen=True, slots=True)
 class EffectQuery:
-    """Which effects of a session to list. Every field that is given narrows the answer."""
+    """Which effects to list. Every field that is given narrows the answer."""
 
-    session_id: str
+    session_id: str | None = None
     key: str | None = None
     occurrence: int | None = None
     status: str | None = None

@@ -6,36 +6,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.errors import IntegrityError
+from holdfast.model import EffectQuery
 from holdfast.state import decode_state
 from holdfast.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A checkpoint that cannot be restored, and why."""
+    """A checkpoint that cannot be restored, or an effect that cannot be replayed, and why.
 
-    checkpoint_id: str
+    An effect has no ``checkpoint_id``; it is named by its session and key.
+    """
+
+    checkpoint_id: str | None
     code: str
     reason: str
+    session_id: str | None = None
+    effect_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """How many checkpoints were read back in full, and which of them are damaged."""
+    """How many checkpoints and effects were read back in full, and what of them is damaged."""
 
     checked: int
     damaged: tuple[Damage, ...]
+    effects: int = 0
 
     @property
     def ok(self) -> bool:
-        """True when every checkpoint can be restored exactly."""
+        """True when every checkpoint can be restored, and every effect replayed, exactly."""
         return not self.damaged
 
 
 def verify_store(store: Store, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Decode every checkpoint of the tenant; ``progress`` is called with the count so far.
+    """Decode every checkpoint and every result of the tenant.
 
-    Checkpoints that are removed while this runs are passed over.
+    ``progress`` is called with the count of checkpoints so far. What is removed while this runs is
+    passed over.
     """
     checked = 0
     damaged = []
@@ -52,4 +60,18 @@ def verify_store(store: Store, *, progress: Callable[[int], None] | None = None)
         checked += 1
         if progress is not None:
             progress(checked)
-    return VerifyReport(checked, tuple(damaged))
+    effects = 0
+    for record in store.list_effects(EffectQuery(status="done")):
+        if record.payload is None:
+            continue
+        try:
+            decode_state(record.payload, store.read_chunks)
+        except IntegrityError as error:
+            place = EffectQuery(record.session_id, record.key, record.occurrence)
+            if store.list_effects(place) != [record]:
+                continue
+            damaged.append(
+                Damage(None, error.code, str(error), record.session_id, effect_key=record.key)
+            )
+        effects += 1
+    return VerifyReport(checked, tuple(damaged), effects)

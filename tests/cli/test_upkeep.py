@@ -76,7 +76,7 @@ def test_gc_frees_what_pruning_left(cli: CommandLine, manager: SessionManager) -
 def test_verify_reads_everything_back(cli: CommandLine) -> None:
     cli.save("one", LARGE)
     cli.save("two", {"step": 2})
-    assert cli.json("verify") == {"verify": {"ok": True, "checked": 2, "damaged": []}}
+    assert cli.json("verify") == {"verify": {"ok": True, "checked": 2, "effects": 0, "damaged": []}}
     assert "2 checkpoints read back" in cli.ok("verify")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast import Session, SessionManager
 from holdfast.effects import Effect, Verdict
 from holdfast.errors import (
     ArgumentsNotFingerprintable,
+    DigestMismatch,
     EffectFailed,
     EffectMismatch,
     EffectRunning,
@@ -671,3 +673,24 @@ class TestDeclarations:
         for error in (EffectUnknown, EffectFailed, EffectMismatch, EffectRunning):
             assert issubclass(error, HoldfastError)
             assert error.exit_code == 8
+
+
+class TestVerification:
+    def test_verify_reads_the_results_of_effects_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with SessionManager.open(tmp_path / "s.db", workspace=False) as manager:
+            session = manager.create_session("payer")
+            session.save_checkpoint("one", state={"n": 1})
+            session.step("small", lambda: 1)
+            session.step("large", lambda: "x" * 5000, key="large-1")
+            report = manager.verify()
+            assert (report.ok, report.checked, report.effects) == (True, 1, 2)
+            monkeypatch.setattr(manager.store, "read_chunks", lambda digests: {})
+            [damage] = manager.verify().damaged
+            assert (damage.checkpoint_id, damage.code) == (None, "digest_mismatch")
+            assert (damage.session_id, damage.effect_key) == (session.id, "large-1")
+            # What cannot be read exactly is refused, and not run again.
+            again = manager.resume_session(session.id)
+            with pytest.raises(DigestMismatch):
+                again.step("large", lambda: "again", key="large-1")

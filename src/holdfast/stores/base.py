@@ -330,7 +330,7 @@ class Store(ABC):
 
     @abstractmethod
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
-        """List the effects of a session in the order of their last start."""
+        """List effects in the order of their last start."""
 
     # Logs ------------------------------------------------------------------------------------
 

@@ -223,8 +223,11 @@ def check_outcome(outcome: EffectOutcome) -> None:
 
 def check_effect_query(query: EffectQuery) -> int | None:
     """Return the limit of a listing of effects, or raise."""
-    check_filter(query.session_id, "session id", str)
-    for value, what in ((query.key, "key"), (query.status, "status")):
+    for value, what in (
+        (query.session_id, "session id"),
+        (query.key, "key"),
+        (query.status, "status"),
+    ):
         if value is not None:
             check_filter(value, what, str)
     if query.occurrence is not None and (

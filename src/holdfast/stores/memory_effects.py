@@ -76,8 +76,12 @@ class MemoryEffects(MemorySessions):
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
         limit = check_effect_query(query)
         with self._open():
-            session = self._sessions.get(query.session_id)
-            stored = [] if session is None else list(session.effects.values())
+            stored = [
+                effect
+                for session_id, session in self._sessions.items()
+                if query.session_id in (None, session_id)
+                for effect in session.effects.values()
+            ]
         stored.sort(key=lambda one: (one[0].started_at, one[0].key, one[0].occurrence))
         wanted = (
             _read(record, error)

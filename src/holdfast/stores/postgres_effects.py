@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.errors import SessionNotFound
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
 from holdfast.stores.base import Store
@@ -54,9 +56,9 @@ class PostgresEffects(Store):
 
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
         limit = check_effect_query(query)
-        params = {"tenant": self.tenant, "session_id": query.session_id, "limit": limit}
+        params: dict[str, Any] = {"tenant": self.tenant, "limit": limit}
         parts = [self._sql["effects.list"]]
-        for field in ("key", "occurrence", "status"):
+        for field in ("session_id", "key", "occurrence", "status"):
             if (value := getattr(query, field)) is not None:
                 parts.append(self._sql[f"effects.where.{field}"])
                 params[field] = value

@@ -22,7 +22,7 @@ from holdfast.stores.sqlite_rows import Row
 from holdfast.stores.sqlite_sessions import SqliteSessions
 
 _PLACE = "\n".join(
-    SQL[name] for name in ("effects.list", "effects.where.key", "effects.where.occurrence")
+    SQL[f"effects.{name}"] for name in ("list", "where.session_id", "where.key", "where.occurrence")
 )
 
 
@@ -89,8 +89,8 @@ class SqliteEffects(SqliteSessions):
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
         check_effect_query(query)
         statement = [SQL["effects.list"]]
-        values: list[Any] = [self.tenant, query.session_id]
-        for field in ("key", "occurrence", "status"):
+        values: list[Any] = [self.tenant]
+        for field in ("session_id", "key", "occurrence", "status"):
             if (value := getattr(query, field)) is not None:
                 statement.append(SQL[f"effects.where.{field}"])
                 values.append(value)

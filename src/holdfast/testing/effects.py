@@ -159,6 +159,10 @@ class EffectContract(Contract):
         store.begin_effect(effect(owner.id, "b", instead_of=drafts[0].attempt_id))
         assert keys() == ["a", "c", "b"]
         assert store.list_effects(EffectQuery("nobody")) == []
+        other = store.create_session(session())
+        store.begin_effect(effect(other.id, "elsewhere"))
+        everywhere = [one.key for one in store.list_effects(EffectQuery())]
+        assert everywhere == ["a", "c", "b", "elsewhere"]
 
     @pytest.mark.parametrize(
         "query", [{"limit": -1}, {"key": 1}, {"occurrence": "0"}, {"occurrence": -1}, {"status": 1}]

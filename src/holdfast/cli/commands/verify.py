@@ -23,7 +23,7 @@ _PATIENCE = 1.0
 def command(ctx: click.Context, common: Common) -> None:
     """Read everything back and check every digest.
 
-    Changes nothing. The exit code is 5 when a checkpoint is damaged.
+    Changes nothing. The exit code is 5 when a checkpoint or the result of an effect is damaged.
 
     \b
     Examples:
@@ -34,11 +34,14 @@ def command(ctx: click.Context, common: Common) -> None:
         report = manager.verify(progress=progress)
     if common.json:
         damaged = [asdict(one) for one in report.damaged]
-        answer({"verify": {"ok": report.ok, "checked": report.checked, "damaged": damaged}})
+        counts = {"checked": report.checked, "effects": report.effects}
+        answer({"verify": {"ok": report.ok, **counts, "damaged": damaged}})
     else:
         for one in report.damaged:
-            print_line(("damaged ", "bold red"), f"{one.checkpoint_id}: {one_line(one.reason)}")
-        checked = f"{plural(report.checked, 'checkpoint')} read back"
+            what = one.checkpoint_id or f"effect {one.effect_key} of session {one.session_id}"
+            print_line(("damaged ", "bold red"), f"{one_line(what)}: {one_line(one.reason)}")
+        effects = f" and {plural(report.effects, 'effect')}" if report.effects else ""
+        checked = f"{plural(report.checked, 'checkpoint')}{effects} read back"
         if report.ok:
             print_line(("ok", "bold green"), f"  {checked}, every digest is right")
         else:

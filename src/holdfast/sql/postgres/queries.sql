@@ -261,7 +261,10 @@ RETURNING e.attempts;
 -- name: effects.list
 SELECT e.session_id, e.key, e.occurrence, e.name, e.fingerprint, e.status, e.attempt_id, e.attempts,
     e.result, e.refs, e.error::text, e.started_at, e.finished_at
-FROM holdfast.effects AS e WHERE e.tenant = %(tenant)s AND e.session_id = %(session_id)s
+FROM holdfast.effects AS e WHERE e.tenant = %(tenant)s
+
+-- name: effects.where.session_id
+AND e.session_id = %(session_id)s
 
 -- name: effects.where.key
 AND e.key = %(key)s

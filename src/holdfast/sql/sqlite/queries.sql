@@ -220,7 +220,10 @@ RETURNING attempts;
 -- name: effects.list
 SELECT session_id, key, occurrence, name, fingerprint, status, attempt_id, attempts, result, refs,
     error, started_at, finished_at
-FROM effects WHERE tenant = ? AND session_id = ?
+FROM effects WHERE tenant = ?
+
+-- name: effects.where.session_id
+AND session_id = ?
 
 -- name: effects.where.key
 AND key = ?
