@@ -18,7 +18,7 @@ from holdfast.cli.group import COMMANDS
 from tests.cli.conftest import REPOSITORY, CommandLine, run_process
 
 READING = [
-    ("sessions",), ("log",), ("show",), ("diff", "a", "b"), ("gc",), ("prune",), ("verify",),
+    ("sessions",), ("status",), ("log",), ("show",), ("diff", "a", "b"), ("gc",), ("prune",), ("verify",),
     ("save", "x"),
 ]  # fmt: skip
 

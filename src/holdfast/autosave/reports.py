@@ -107,7 +107,7 @@ class Reports:
         )
         try:
             self._fallback.append(entry)
-        except OSError as error:
+        except Exception as error:
             _say(f"and {self._fallback.path} cannot be written either: {error}", self._target.id)
 
     def warned(self, message: str) -> None:
@@ -130,7 +130,12 @@ class Reports:
 
 def describe(error: BaseException) -> str:
     """Return an error in one line: ours by their message, others with their type too."""
-    text = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+    name = type(error).__name__
+    try:
+        text = str(error) if isinstance(error, HoldfastError) else f"{name}: {error}"
+    except Exception:
+        # Not every error of a program can say what it is.
+        text = name
     return text.removesuffix(".")
 
 

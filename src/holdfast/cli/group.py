@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "init": "Prepare a project: create its database.",
     "demo": "Watch an agent get killed and pick up where it was.",
     "sessions": "List sessions, newest first.",
+    "status": "Show when sessions were saved, and failed saves.",
     "log": "List the checkpoints of a session, newest first.",
     "save": "Save a checkpoint.",
     "show": "Print a checkpoint with its whole state.",

@@ -1,0 +1,114 @@
+"""``holdfast status``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import (
+    Column,
+    answer,
+    columns,
+    one_line,
+    path_text,
+    plural,
+    print_line,
+    print_table,
+    when,
+)
+from holdfast.sessions.status import FailedSave, SessionHealth, StatusReport, read_status
+
+UNRESOLVED: Final = 1
+
+_LAYOUT = (
+    Column("ID", "cyan"),
+    Column("AGENT", give=1),
+    Column("STATUS"),
+    Column("SAVED", "dim"),
+    Column("TASK", give=2),
+)
+
+
+@click.command("status", short_help="Show when sessions were saved, and failed saves.")
+@click.option(
+    "--limit",
+    "-n",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="At most so many sessions; failed saves are shown of all.",
+)
+@common_options
+@click.pass_context
+def command(ctx: click.Context, common: Common, limit: int) -> None:
+    """Show when sessions were saved, and failed saves.
+
+    The exit code is 1 as long as a session has not been saved, nor completed, since a save of it
+    failed.
+
+    \b
+    Examples:
+      holdfast status
+      holdfast status --json
+    """
+    report = read_status(common.open, project_dir=common.project_dir, limit=limit)
+    if report.problem is None or report.failures:
+        _show(report, common)
+    if report.problem is not None:
+        raise report.problem
+    if not report.ok:
+        ctx.exit(UNRESOLVED)
+
+
+def _show(report: StatusReport, common: Common) -> None:
+    if common.json:
+        answer({"status": _document(report)})
+        return
+    if report.sessions:
+        print_table(_LAYOUT, [_row(one) for one in report.sessions])
+    for one in report.failures:
+        _print_failure(one)
+    failing = sum(not one.resolved for one in report.failures)
+    if report.ok:
+        print_line(("ok", "bold green"), f"  {plural(len(report.sessions), 'session')}, all saved")
+    else:
+        print_line(("failing", "bold red"), f"  {plural(failing, 'failed save')} not made up for")
+    if any(one.source == "file" for one in report.failures):
+        print_line((f"from {path_text(report.fallback_log)}; remove it when done", "dim"))
+
+
+def _row(one: SessionHealth) -> tuple[str, ...]:
+    saved = when(one.latest.created_at) if one.latest is not None else "never"
+    record = one.record
+    return (record.id, record.agent_type, record.status, saved, record.task_description or "")
+
+
+def _print_failure(one: FailedSave) -> None:
+    mark = ("resolved  ", "dim") if one.resolved else ("failed    ", "bold red")
+    whose = f"session {one.session_id}, {one.at}: " if one.session_id is not None else ""
+    print_line(mark, one_line(f"{whose}{one.message}"))
+
+
+def _document(report: StatusReport) -> dict[str, Any]:
+    return {
+        "ok": report.ok,
+        "project_dir": path_text(report.project_dir),
+        "url": report.url,
+        "sessions": [_session(one) for one in report.sessions],
+        "errors": [asdict(one) for one in report.failures],
+        "fallback_log": path_text(report.fallback_log),
+    }
+
+
+def _session(one: SessionHealth) -> dict[str, Any]:
+    latest, error = one.latest, one.last_error
+    return {
+        **columns(one.record),
+        "saved_at": latest.created_at if latest is not None else None,
+        "checkpoint_id": latest.id if latest is not None else None,
+        "last_error": error.message if error is not None else None,
+        "last_error_at": error.created_at if error is not None else None,
+    }

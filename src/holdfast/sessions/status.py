@@ -1,0 +1,153 @@
+"""How the sessions of a project are: when each was last saved, and which saves failed.
+
+A failed save is settled by a later checkpoint of the session, by hand or by itself, and by the session's
+completion. Checkpoints are counted, not timed: no clock decides what is later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from holdfast.autosave.fallback import Entry, FallbackLog
+from holdfast.autosave.reports import MARK
+from holdfast.config import find_project_root
+from holdfast.errors import StoreError
+from holdfast.model import CheckpointRecord, LogRecord, SessionRecord
+from holdfast.sessions.manager import SessionManager
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHealth:
+    """A session with its latest checkpoint and the last error in its log, of whatever kind."""
+
+    record: SessionRecord
+    latest: CheckpointRecord | None
+    last_error: LogRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSave:
+    """The latest failure to save a session, from its log or from the fallback log.
+
+    ``session_id`` is None for a line of the fallback log that cannot be read.
+    """
+
+    session_id: str | None
+    at: str
+    event: str | None
+    code: str | None
+    message: str
+    source: Literal["log", "file"]
+    resolved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """What `read_status` found. ``problem`` is why the database could not be opened."""
+
+    project_dir: Path
+    fallback_log: Path
+    url: str | None
+    sessions: list[SessionHealth]
+    failures: list[FailedSave]
+    problem: StoreError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the database opens and every failure has been settled."""
+        return self.problem is None and all(one.resolved for one in self.failures)
+
+
+def read_status(
+    open_manager: Callable[[], SessionManager],
+    *,
+    project_dir: str | Path | None = None,
+    limit: int | None = None,
+) -> StatusReport:
+    """Look at a project: its ``limit`` newest sessions, and failed saves of all of them.
+
+    Changes nothing. A database that cannot be opened is part of the answer.
+    """
+    root = find_project_root(project_dir)
+    log = FallbackLog(root)
+    noted = _latest(log.entries())
+    try:
+        manager = open_manager()
+    except StoreError as error:
+        failures = [_from_file(entry, resolved=False) for entry in noted]
+        return StatusReport(root, log.path, None, [], failures, error)
+    with manager:
+        records = manager.list_sessions()
+        known = _Known(manager, records)
+        failures = [_from_file(entry, resolved=known.settles_entry(entry)) for entry in noted]
+        for record in records:
+            if record.status != "completed" and (row := known.last_failure(record.id)) is not None:
+                failures.append(_from_row(row, resolved=known.settles_row(row)))
+        shown = [known.health(record) for record in records[:limit]]
+        return StatusReport(root, log.path, manager.store.url, shown, failures)
+
+
+class _Known:
+    """What is asked of sessions, looked up when it is needed and once."""
+
+    def __init__(self, manager: SessionManager, records: list[SessionRecord]) -> None:
+        self._store = manager.store
+        self._records = {record.id: record for record in records}
+        self._session = cache(manager.get_session)
+        self.latest = cache(self._latest)
+        self.errors = cache(self._errors)
+
+    def _latest(self, session_id: str) -> CheckpointRecord | None:
+        found = self._session(session_id).list_checkpoints(limit=1)
+        return found[0].record if found else None
+
+    def _errors(self, session_id: str) -> list[LogRecord]:
+        return self._session(session_id).logs(level="error")
+
+    def health(self, record: SessionRecord) -> SessionHealth:
+        errors = self.errors(record.id)
+        return SessionHealth(record, self.latest(record.id), errors[-1] if errors else None)
+
+    def last_failure(self, session_id: str) -> LogRecord | None:
+        rows = reversed(self.errors(session_id))
+        return next((row for row in rows if MARK in (row.data or {})), None)
+
+    def settles_row(self, row: LogRecord) -> bool:
+        after = (row.data or {}).get("after_seq")
+        latest = self.latest(row.session_id)
+        return latest is not None and isinstance(after, int) and latest.seq > after
+
+    def settles_entry(self, entry: Entry) -> bool:
+        """What is noted of another store, or of a session that is gone, cannot be found settled."""
+        ours = (entry.url, entry.tenant) == (self._store.url, self._store.tenant)
+        record = self._records.get(entry.session_id or "")
+        if not ours or record is None:
+            return False
+        latest = self.latest(record.id)
+        # Nobody knew what came before: then all that is certain is a session without a checkpoint.
+        after = entry.after_seq or 0
+        return record.status == "completed" or (latest is not None and latest.seq > after)
+
+
+def _latest(entries: list[Entry]) -> list[Entry]:
+    """Return the last entry of each session, which stands for those before, and unreadable lines."""
+    last = {(one.url, one.tenant, one.session_id or str(at)): one for at, one in enumerate(entries)}
+    return list(last.values())
+
+
+def _from_row(row: LogRecord, *, resolved: bool) -> FailedSave:
+    data = row.data or {}
+    at = row.created_at.isoformat()
+    return FailedSave(
+        row.session_id, at, data[MARK], data.get("code"), row.message, "log", resolved
+    )
+
+
+def _from_file(entry: Entry, *, resolved: bool) -> FailedSave:
+    return FailedSave(
+        entry.session_id, entry.at, entry.event, entry.code, entry.message, "file", resolved
+    )
