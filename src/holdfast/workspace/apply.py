@@ -149,11 +149,18 @@ class Applier:
         for path in sorted(plan.folder_modes, key=lambda one: -one.count("/")):
             mode = plan.folder_modes[path][1]
             self._opened.pop(path, None)
-            with (
-                suppress(FileNotFoundError, NotADirectoryError),
-                self._folder(path, create=False) as handle,
-            ):
-                os.fchmod(handle, mode)
+            self._chmod_folder(path, mode)
+
+    def _chmod_folder(self, path: str, mode: int) -> None:
+        # By name: a directory that nobody may read cannot be opened.
+        parent, name = os.path.split(path)
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder(parent, create=False) as handle,
+        ):
+            looked = os.lstat(name, dir_fd=handle)
+            if stat.S_ISDIR(looked.st_mode) and stat.S_IMODE(looked.st_mode) != mode:
+                os.chmod(name, mode, dir_fd=handle)
 
     def _make_writable(self, path: str, handle: int) -> None:
         """Open a directory for writing that its owner had closed; it is closed again in the end."""

@@ -41,6 +41,8 @@ _ARGUMENTS: Final = 400
 # What changed within this time may change again without its time stamp telling.
 _RACY_NS: Final = 2_000_000_000
 _ROOM_PER_FILE: Final = 1024
+_ROOM_PER_ENTRY: Final = 100
+_DOT_GIT: Final = ".git"
 
 
 @dataclass(slots=True)
@@ -71,20 +73,29 @@ class Capture:
         self._progress = progress
         self._deadline = Deadline(limits.seconds)
         self._index = store.home / "index.next"
-        self._note = store.read_note(NOTE) if store.index.exists() else {}
+        self._note = read_cache(store)
         self._details = _known_details(self._note)
         self._found = _Found({}, set(), {}, set())
+        self._nested_found = set(self._note.get("nested", ()))
         self._started = time.time_ns()
+        # Which directories can be reached without passing through a link.
+        self._real: dict[str, bool] = {"": True}
         # The untracked directories, as long as none of them holds a file to be added.
         self._hollow: list[str] | None = None
 
     def run(
-        self, told: Sequence[str] | None = None, *, group: str, rescue: Iterable[str] = ()
+        self,
+        told: Sequence[str] | None = None,
+        *,
+        group: str,
+        rescue: Sequence[str] = (),
+        held: Sequence[str] = (),
     ) -> Snapshot:
         """Capture the project, or only the ``told`` paths of it on top of the last snapshot.
 
         ``rescue`` names paths to be held whatever the rules and caps say: a restore is about to
-        overwrite them. The snapshot is kept for ``group``.
+        overwrite them. ``held`` names paths that were just written from the store, so they need no
+        room there. The snapshot is kept for ``group``.
         """
         if self._note.get("tree") is None:
             told = None
@@ -92,8 +103,8 @@ class Capture:
         self._store.incoming.open()
         try:
             status = self._look(told)
-            self._look_at_rescued(rescue)
-            self._fit_quota(rescue)
+            self._look_at_rescued((*rescue, *held))
+            self._fit_quota(rescue, held)
             if self._note.get("tree") is None:
                 self._details.defaults = self._learn_defaults()
             self._update_index()
@@ -112,14 +123,13 @@ class Capture:
         excludes = excludes_for(self._store.root, self._repository)
         self._found.rules_changed = excludes != self._details.excludes
         self._details.excludes = excludes
-        info = self._store.home / "info" / "exclude"
-        if self._found.rules_changed or not info.exists():
-            info.write_text(excludes, "utf-8", "surrogateescape")
+        self._store.write_excludes(excludes)
         if told is not None:
-            known = self._paths(
-                "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *sorted(set(told))
-            )
-            self._consider(known, known=True)
+            for some in _batches(sorted(set(told)), _ARGUMENTS):
+                listed = self._paths(
+                    "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some
+                )
+                self._consider(listed, known=True)
             return self._status()
         arguments = ("diff-files", "-z", "--name-only", "--ignore-submodules=none")
         others = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
@@ -140,7 +150,7 @@ class Capture:
             other = git.run(*others, index=self._index, deadline=self._deadline)
         self._consider(self._expand(_split(other)))
         self._consider(self._included())
-        self._consider(self._forced(status), known=True)
+        self._consider(self._forced(), known=True)
         self._forget_ignored()
         return status
 
@@ -180,7 +190,12 @@ class Capture:
     def _has_files(self, folder: str) -> bool:
         """Whether a directory holds anything but directories; special files are noted."""
         found = False
-        for where, _, names in os.walk(self._store.root / folder):
+        for where, folders, names in os.walk(
+            self._store.root / folder, onerror=self._note_unreadable
+        ):
+            if _DOT_GIT in folders:
+                folders.remove(_DOT_GIT)
+                found = True
             for name in names:
                 path = os.path.relpath(os.path.join(where, name), self._store.root)
                 mode = _lstat(self._store.root / path)
@@ -196,6 +211,7 @@ class Capture:
         """Yield the files of a repository inside of the project, by its own ignore rules."""
         inner = Git(self._store.home, work_tree=self._store.root / folder)
         missing = self._store.home / "no-index"
+        self._nested_found.add(folder)
         for path in self._paths(
             "ls-files", "-z", "-o", "--exclude-standard", git=inner, index=missing
         ):
@@ -210,15 +226,31 @@ class Capture:
         if wanted:
             yield from self._paths("ls-files", "-z", "-o", "--", *wanted)
 
-    def _forced(self, status: Status | None) -> list[str]:
-        """Return what the user's repository tracks although a rule ignores it."""
-        if self._repository is None or status is None:
-            return []
-        mark = _stamp(self._repository.index)
+    def _forced(self) -> list[str]:
+        """Return what the repositories here track although a rule ignores it."""
+        repositories = self._repositories()
+        mark = [[str(one.index), *_stamp(one.index)] for one in repositories]
         if mark == self._note.get("index_mark") and not self._rules_touched():
             return []
         self._note["index_mark"] = mark
-        return tracked_although_ignored(self._store.root, self._repository, self._deadline)
+        return self._tracked_although_ignored(repositories)
+
+    def _repositories(self) -> list[Repository]:
+        """Return the repository that the project lies in, and those that lie in the project."""
+        nested = (Repository.at(self._store.root / folder) for folder in sorted(self._nested_found))
+        inside = [one for one in nested if one is not None]
+        self._note["nested"] = [f"{one.top.relative_to(self._store.root)}/" for one in inside]
+        return [*([self._repository] if self._repository else ()), *inside]
+
+    def _tracked_although_ignored(self, repositories: Iterable[Repository]) -> list[str]:
+        root = self._store.root
+        found = []
+        for repository in repositories:
+            top = root if root.is_relative_to(repository.top) else repository.top
+            prefix = "" if top == root else f"{top.relative_to(root)}/"
+            listed = tracked_although_ignored(top, repository, self._deadline)
+            found += [f"{prefix}{path}" for path in listed]
+        return found
 
     def _rules_touched(self) -> bool:
         looked_at = (*self._found.add, *self._found.drop)
@@ -227,15 +259,11 @@ class Capture:
         )
 
     def _forget_ignored(self) -> None:
-        """Let go of files that a new rule ignores, unless the user's repository tracks them."""
+        """Let go of files that a new rule ignores, unless a repository tracks them."""
         if self._note.get("tree") is None or not self._rules_touched():
             return
         ignored = self._paths("ls-files", "-z", "-c", "-i", "--exclude-standard")
-        tracked = set(
-            tracked_although_ignored(self._store.root, self._repository, self._deadline)
-            if self._repository is not None
-            else ()
-        )
+        tracked = set(self._tracked_although_ignored(self._repositories())) if ignored else set()
         for path in ignored:
             if path not in tracked and not _within(path, self._limits.include):
                 self._found.add.pop(path, None)
@@ -249,7 +277,7 @@ class Capture:
         for path in paths:
             if _never(path) or path in found.add:
                 continue
-            looked = _lstat(self._store.root / path)
+            looked = self._lstat(path)
             reason = None
             if looked is not None and not stat.S_ISDIR(looked.st_mode):
                 reason = self._reason_against(path, looked)
@@ -259,6 +287,18 @@ class Capture:
                 found.skipped[path] = reason
             if known:
                 found.drop.add(path)
+
+    def _lstat(self, path: str) -> os.stat_result | None:
+        """Look at a path of the project; what lies behind a link is none."""
+        return _lstat(self._store.root / path) if self._is_real(path.rpartition("/")[0]) else None
+
+    def _is_real(self, folder: str) -> bool:
+        known = self._real.get(folder)
+        if known is None:
+            looked = self._lstat(folder)
+            known = looked is not None and stat.S_ISDIR(looked.st_mode)
+            self._real[folder] = known
+        return known
 
     def _reason_against(self, path: str, looked: os.stat_result) -> str | None:
         if stat.S_ISLNK(looked.st_mode):
@@ -273,7 +313,7 @@ class Capture:
 
     def _look_at_rescued(self, rescue: Iterable[str]) -> None:
         for path in rescue:
-            looked = _lstat(self._store.root / path)
+            looked = self._lstat(path)
             if (
                 looked is not None
                 and not stat.S_ISDIR(looked.st_mode)
@@ -283,32 +323,50 @@ class Capture:
                 self._found.drop.discard(path)
                 self._found.skipped.pop(path, None)
 
-    def _fit_quota(self, rescue: Iterable[str]) -> None:
+    def _fit_quota(self, rescue: Sequence[str], held: Sequence[str]) -> None:
         """Leave out the largest new files where they would not fit into the store's quota."""
+        known = set(held)
         sizes = {
             path: looked.st_size + _ROOM_PER_FILE
             for path, looked in self._found.add.items()
-            if not stat.S_ISLNK(looked.st_mode)
+            if not stat.S_ISLNK(looked.st_mode) and path not in known
         }
-        taken = self._note.get("bytes", 0) + sum(sizes.values())
-        if taken > self._limits.quota_bytes:
+        growth = sum(sizes.values()) + self._bookkeeping()
+        quota = self._limits.quota_bytes
+        taken = self._note.get("bytes", 0) + growth
+        if taken > quota or "bytes" not in self._note:
             # The estimate only ever grows; what is really there decides.
-            taken = self._store.size() + sum(sizes.values())
+            taken = self._store.size() + growth
         protected = set(rescue)
         for path, size in sorted(sizes.items(), key=lambda one: -one[1]):
-            if taken <= self._limits.quota_bytes:
+            if taken <= quota:
                 break
             if path not in protected:
                 del self._found.add[path]
-                self._found.skipped[path] = f"over the quota of {self._limits.quota_bytes:,} bytes"
+                self._found.skipped[path] = f"over the quota of {quota:,} bytes"
                 self._found.drop.add(path)
                 taken -= size
-        if taken > self._limits.quota_bytes and protected:
+        if taken > quota and protected:
             raise WorkspaceFull(
                 "the files that would be overwritten cannot be saved first: they do not fit into the "
-                f"quota of {self._limits.quota_bytes:,} bytes. Nothing was changed; raise the quota"
+                f"quota of {quota:,} bytes. Nothing was changed; raise the quota"
+            )
+        if taken > quota and (self._found.add or self._found.drop):
+            raise WorkspaceFull(
+                f"the snapshots of {self._store.root} fill their quota of {quota:,} bytes. Nothing was "
+                "changed; remove old checkpoints and collect garbage, or raise the quota"
             )
         self._note["bytes"] = taken
+
+    def _bookkeeping(self) -> int:
+        """Return a bound for what a snapshot takes beside contents: trees, indexes, details.
+
+        The trees that change are not known yet; all of them together are no larger than the index.
+        """
+        indexes = [self._store.index, *([self._repository.index] if self._repository else ())]
+        sizes = [looked.st_size for one in indexes if (looked := _lstat(one)) is not None]
+        paths = sum(len(path) + _ROOM_PER_ENTRY for path in self._found.add)
+        return 2 * (sum(sizes) + paths) + len(self._note.get("message", "")) + _ROOM_PER_FILE
 
     def _learn_defaults(self) -> tuple[int, int, int]:
         files = [one.st_mode for one in self._found.add.values() if stat.S_ISREG(one.st_mode)]
@@ -318,14 +376,13 @@ class Capture:
     # Recording -------------------------------------------------------------------------------
 
     def _copy_index(self) -> None:
-        if self._store.index.exists():
+        self._index.unlink(missing_ok=True)
+        if self._note:
             # With its time stamp: git compares it with those of the files it holds.
             shutil.copy2(self._store.index, self._index)
-        else:
-            self._index.unlink(missing_ok=True)
 
     def _is_folder(self, path: str) -> bool:
-        looked = _lstat(self._store.root / path)
+        looked = self._lstat(path)
         return looked is not None and stat.S_ISDIR(looked.st_mode)
 
     def _forget(self, paths: Iterable[str]) -> None:
@@ -360,11 +417,37 @@ class Capture:
             hollow = self._paths("ls-files", "-z", "-o", "--directory", "--exclude-standard")
         for path in hollow:
             folder = path.rstrip("/")
-            if not path.endswith("/") or _never(folder):
-                continue
-            for where, names, files in os.walk(self._store.root / folder):
-                if not names and all(self._is_special(Path(where, one)) for one in files):
-                    self._found.empty.add(os.path.relpath(where, self._store.root))
+            if path.endswith("/") and not _never(folder):
+                self._found.empty |= self._empty_below(folder)
+        if ignored := self._ignored(self._found.empty):
+            self._found.empty -= ignored
+
+    def _empty_below(self, folder: str) -> set[str]:
+        found = set()
+        for where, names, files in os.walk(
+            self._store.root / folder, onerror=self._note_unreadable
+        ):
+            if _DOT_GIT in names:
+                names.remove(_DOT_GIT)
+            if not names and all(self._is_special(Path(where, one)) for one in files):
+                found.add(os.path.relpath(where, self._store.root))
+        return found
+
+    def _note_unreadable(self, error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            path = os.path.relpath(error.filename, self._store.root)
+            self._found.skipped[path] = "unreadable"
+
+    def _ignored(self, folders: Iterable[str]) -> set[str]:
+        listed = _join(f"{folder}/" for folder in folders)
+        if not listed:
+            return set()
+        out = self._store.git.run(
+            "check-ignore", "--no-index", "-z", "--stdin", stdin=listed, ok=(0, 1),
+            # This command takes no pathspecs, and refuses to be told how to read them.
+            variables={"GIT_LITERAL_PATHSPECS": "0"}, deadline=self._deadline,
+        )  # fmt: skip
+        return {path.rstrip("/") for path in _split(out)}
 
     def _is_special(self, path: Path) -> bool:
         looked = _lstat(path)
@@ -397,8 +480,9 @@ class Capture:
         position = None
         if self._repository is not None and status is not None:
             position = capture_position(
-                self._store, self._repository, status, self._note, deadline=self._deadline
-            )
+                self._store, self._repository, status, self._note,
+                most=self._limits.max_file_bytes, deadline=self._deadline,
+            )  # fmt: skip
             details.head, details.head_commit = self._repository.head(), status.state.commit
         else:
             details.head = details.head_commit = None
@@ -417,7 +501,7 @@ class Capture:
             os.replace(self._index, self._store.index)
         self._note |= {
             "commit": commit, "tree": tree, "message": text, "position": position,
-            "folders": folders,
+            "folders": folders, "made_in": _number(self._store.home),
         }  # fmt: skip
         self._store.write_note(NOTE, self._note)
         return Snapshot(
@@ -437,7 +521,7 @@ class Capture:
         looked = dict(self._found.add)
         for path in self._note.get("recent", ()):
             if path not in looked and path not in self._found.drop:
-                again = _lstat(self._store.root / path)
+                again = self._lstat(path)
                 if again is not None:
                     looked[path] = again
         for path, one in looked.items():
@@ -489,6 +573,21 @@ class Capture:
         return special
 
 
+def read_cache(store: PrivateStore) -> dict[str, Any]:
+    """Return what the last capture noted, empty when it is not to be relied on.
+
+    An index says which files need not be read again. One that came with a project from elsewhere is
+    worth nothing here, and could have been made to hide changes.
+    """
+    note = store.read_note(NOTE)
+    own = note.get("made_in") == _number(store.home) and store.index.exists()
+    return note if own and not store.index.is_symlink() else {}
+
+
+def _number(path: Path) -> int:
+    return path.stat().st_ino
+
+
 def _known_details(note: dict[str, Any]) -> Details:
     message = note.get("message")
     return Details.from_message(message.encode()) if isinstance(message, str) else Details()
@@ -525,7 +624,7 @@ def _within(path: str, folders: Iterable[str]) -> bool:
 
 
 def _is_repository(folder: Path) -> bool:
-    return os.path.lexists(folder / ".git")
+    return os.path.lexists(folder / _DOT_GIT)
 
 
 def _lstat(path: Path) -> os.stat_result | None:

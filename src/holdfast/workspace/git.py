@@ -254,6 +254,7 @@ class Workspace:
             raise SnapshotNotFound(f"{commit!r} does not name a snapshot")
         if not self._store.exists():
             raise SnapshotNotFound(f"{self.root} has no snapshots; nothing was changed")
+        self._store.secure()
 
 
 def refuse_unsuitable(root: Path) -> Path:

@@ -6,23 +6,24 @@ process if this one dies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 from holdfast.config import AGENTS_DIR
-from holdfast.errors import SnapshotCorrupt
+from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
 from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.compare import changes_between
 from holdfast.workspace.details import Details
-from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.private_store import ASIDE, PrivateStore
 from holdfast.workspace.process import Git
 
 Keep: TypeAlias = Callable[[Change, str], str | None]
 
 _FORBIDDEN: Final = frozenset({"", ".", "..", ".git"})
+_MODES: Final = frozenset({"100644", "100755", "120000"})
 
 
 @dataclass(slots=True)
@@ -62,8 +63,8 @@ class Plan:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Plan:
-        """Read a plan from the journal."""
-        return cls(
+        """Read a plan from the journal. Raises `SnapshotCorrupt` for paths that no plan may hold."""
+        plan = cls(
             changes=[
                 Change(
                     one["path"],
@@ -80,6 +81,16 @@ class Plan:
             empty_old=document["empty_old"],
             empty_new=document["empty_new"],
         )
+        plan.check()
+        return plan
+
+    def check(self) -> None:
+        """Refuse a plan that would reach out of the project, or into what is not ours to write."""
+        for path in (
+            *(one.path for one in self.changes),
+            *self.modes, *self.folder_modes, *self.empty_old, *self.empty_new,
+        ):  # fmt: skip
+            check_path(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,103 +112,155 @@ def make_plan(
 ) -> Plan:
     """Work out how to come from one snapshot to another.
 
-    What the target's own ignore rules ignore is kept even though the target lacks it, and so is what
-    either side could not capture.
+    What the target's own ignore rules ignore is kept even though the target lacks it, and so are files
+    of secrets (``.env``) and what either side could not capture.
     """
     plan = Plan()
     uncaptured = {one.path for one in (*now.details.skipped, *target.details.skipped)}
+    new_entries = check_tree(store, target.tree)
     changes = [
         one for one in changes_between(store, now.tree, target.tree) if _within(one.path, paths)
     ]
     gone = [one.path for one in changes if one.kind == "deleted"]
-    ignored = _ignored_by(store, target, gone) if gone else set()
+    ignored = _ignored_by(store, target, new_entries, gone) if gone else set()
     for change in changes:
-        _check_path(change.path)
-        if change.path in uncaptured:
+        if not uncaptured.isdisjoint((change.path, *_parents(change.path))):
             plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
         elif change.kind == "deleted" and change.path in ignored:
             plan.kept.append(Skipped(change.path, "the checkpoint's ignore rules leave it out"))
+        elif change.kind == "deleted" and PurePosixPath(change.path).name == ".env":
+            plan.kept.append(Skipped(change.path, "files of secrets are never deleted"))
         elif keep is not None and (reason := keep(change, now.commit)) is not None:
             plan.conflicts.append(Skipped(change.path, reason))
         else:
             plan.changes.append(change)
     left_alone = {one.path for one in (*plan.kept, *plan.conflicts)}
-    _plan_modes(store, plan, now, target, paths, left_alone)
     if keep is None:
         plan.empty_old = [path for path in now.details.empty if _within(path, paths)]
         plan.empty_new = [path for path in target.details.empty if _within(path, paths)]
+    now_entries = store.entries(now.tree)
+    _plan_modes(plan, (now, now_entries), (target, new_entries), paths, left_alone)
+    _plan_folder_modes(plan, (now, now_entries), (target, new_entries), paths)
+    plan.check()
     return plan
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
     """Refuse a path that would lead out of the project or into what is not ours to write.
 
     Git itself stores no such names, but a snapshot may come from another machine.
     """
     parts = path.split("/")
-    if not _FORBIDDEN.isdisjoint(part.lower() for part in parts) or parts[0] == AGENTS_DIR:
+    if (
+        not _FORBIDDEN.isdisjoint(part.lower() for part in parts)
+        or parts[0] == AGENTS_DIR
+        or "\0" in path
+    ):
         raise SnapshotCorrupt(f"the snapshot holds a path that no snapshot may hold: {path!r}")
 
 
+def check_tree(store: PrivateStore, tree: str) -> dict[str, Entry]:
+    """Return the files of a tree after hashing it anew, all the way down.
+
+    Raises `SnapshotCorrupt` for one that no capture can have made: names that lead elsewhere, a file
+    below another file or a link, an entry that is no file.
+    """
+    try:
+        entries = store.entries(tree)
+        for _ in store.each_object([tree, *store.subtrees(tree)], kind="tree"):
+            pass
+    except (WorkspaceUnavailable, SnapshotNotFound) as error:
+        raise SnapshotCorrupt(f"the snapshot's files cannot be listed: {error}") from error
+    folders: set[str] = set()
+    for path, entry in entries.items():
+        check_path(path)
+        if entry.mode not in _MODES:
+            raise SnapshotCorrupt(f"the snapshot holds something that is no file: {path!r}")
+        folders.update(_parents(path))
+    if through := folders & entries.keys():
+        raise SnapshotCorrupt(f"the snapshot holds a file below another: {min(through)!r}")
+    return entries
+
+
 def _plan_modes(
-    store: PrivateStore,
     plan: Plan,
-    now: Side,
-    target: Side,
+    now: tuple[Side, Mapping[str, Entry]],
+    target: tuple[Side, Mapping[str, Entry]],
     paths: list[str] | None,
     left_alone: set[str],
 ) -> None:
-    old, new = now.details, target.details
+    old, new = now[0].details, target[0].details
     touched = {one.path for one in plan.changes}
     if old.defaults == new.defaults:
         suspects = old.modes.keys() | new.modes.keys() | touched
     else:
-        suspects = store.entries(target.tree).keys() | touched
-    suspects = {path for path in suspects if _within(path, paths)} - left_alone
-    if suspects:
-        now_entries = _entries(store, now.tree, suspects)
-        new_entries = _entries(store, target.tree, suspects)
-        for path in sorted(suspects):
-            entry, was = new_entries.get(path), now_entries.get(path)
-            if entry is None or entry.mode == "120000":
-                continue
-            mode = new.mode_of(path, entry.mode)
-            before = old.mode_of(path, was.mode) if was and was.mode != "120000" else mode
-            if before != mode or path in touched:
-                plan.modes[path] = (before, mode)
-    folders = old.directories.keys() | new.directories.keys()
+        suspects = target[1].keys() | touched
+    for path in sorted(suspects - left_alone):
+        entry, was = target[1].get(path), now[1].get(path)
+        if entry is None or entry.mode == "120000" or not _within(path, paths):
+            continue
+        mode = new.mode_of(path, entry.mode)
+        before = old.mode_of(path, was.mode) if was and was.mode != "120000" else mode
+        if before != mode or path in touched:
+            plan.modes[path] = (before, mode)
+
+
+def _plan_folder_modes(
+    plan: Plan,
+    now: tuple[Side, Mapping[str, Entry]],
+    target: tuple[Side, Mapping[str, Entry]],
+    paths: list[str] | None,
+) -> None:
+    """Plan the permissions of directories: of those that differ, and of all that are worked in.
+
+    A directory that the target does not know keeps its own, and so does one that has to be opened for
+    the work: a process that is killed may leave it open.
+    """
+    old, new = now[0].details, target[0].details
+    here = _folders_of((*now[1], *(f"{one}/" for one in old.empty)))
+    there = _folders_of((*target[1], *(f"{one}/" for one in new.empty)))
+    worked_in = _folders_of(
+        (
+            *(one.path for one in plan.changes),
+            *(f"{one}/" for one in plan.empty_old + plan.empty_new),
+        )
+    )
+    suspects = old.directories.keys() | new.directories.keys() | worked_in
     if old.defaults[2] != new.defaults[2]:
-        folders |= _folders_of(store.entries(target.tree))
-    folders |= _folders_of(one.path for one in plan.changes if one.kind == "added")
-    for path in sorted(folders):
-        before, mode = old.mode_of_directory(path), new.mode_of_directory(path)
-        if before != mode and _within(path, paths):
+        suspects = suspects | (here & there)
+    for path in sorted(suspects & (here | there)):
+        before = (old if path in here else new).mode_of_directory(path)
+        mode = (new if path in there else old).mode_of_directory(path)
+        if path in worked_in or (before != mode and _within(path, paths)):
             plan.folder_modes[path] = (before, mode)
 
 
 def _folders_of(paths: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for path in paths:
-        found |= {str(one) for one in PurePosixPath(path).parents}
-    return found - {"."}
+        for folder in _parents(path):
+            if folder in found:
+                break
+            found.add(folder)
+    return found
 
 
-def _entries(store: PrivateStore, tree: str, paths: set[str]) -> dict[str, Entry]:
-    if len(paths) > 200:
-        found = store.entries(tree)
-        return {path: found[path] for path in paths if path in found}
-    return store.entries(tree, sorted(paths))
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
-def _ignored_by(store: PrivateStore, side: Side, paths: list[str]) -> set[str]:
+def _ignored_by(
+    store: PrivateStore, side: Side, entries: Mapping[str, Entry], paths: list[str]
+) -> set[str]:
     """Return which paths a snapshot's own rules ignore, with its rules laid out aside."""
     rules = {
         path: entry
-        for path, entry in store.entries(side.tree).items()
+        for path, entry in entries.items()
         if PurePosixPath(path).name == ".gitignore" and entry.mode != "120000"
     }
     contents = store.read_objects(entry.blob for entry in rules.values())
-    with TemporaryDirectory(dir=store.home) as aside:
+    with TemporaryDirectory(dir=store.home, prefix=ASIDE) as aside:
         top = Path(aside)
         for path, entry in rules.items():
             _write(top / "tree" / path, contents[entry.blob])

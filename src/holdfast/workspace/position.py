@@ -9,28 +9,37 @@ the operation. Taking it reads the repository only; `move_to` puts it back when 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from holdfast.errors import RestoreFailed, WorkspaceBusy, WorkspaceError
+from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
 from holdfast.workspace.details import Details
-from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.private_store import ASIDE, PrivateStore
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository, Status
 
 _NOTES: Final = (
-    "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "AUTO_MERGE", "SQUASH_MSG",
+    "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "MERGE_AUTOSTASH", "AUTO_MERGE", "SQUASH_MSG",
     "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD",
     "BISECT_LOG", "BISECT_START", "BISECT_NAMES", "BISECT_TERMS", "BISECT_EXPECTED_REV",
 )  # fmt: skip
 _FOLDERS: Final = ("rebase-merge", "rebase-apply", "sequencer")
 _BACKUPS: Final = "refs/holdfast"
 _FRESH: Final = "holdfast-index"
+# Says in the user's repository which restore may move it: what a project brings along cannot.
+_TOKEN: Final = "holdfast-move"
+_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_HEAD: Final = re.compile(f"ref: refs/[^\\0]+|{_COMMIT.pattern}")
+# In ``ls-files -v -z``: entries that are assumed unchanged, or left out of the work tree.
+_FLAGGED: Final = re.compile(rb"(?:^|\0)[a-zS] ([^\0]*)")
 _WHO: Final = {
     f"GIT_{who}_{what}": "holdfast" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
 }
@@ -53,6 +62,9 @@ class Position:
         """Return the position that a snapshot recorded, None when there was no repository."""
         if details.head is None:
             return None
+        names = [one for one in (details.head_commit, *parents) if one is not None]
+        if not _HEAD.fullmatch(details.head) or not all(_COMMIT.fullmatch(one) for one in names):
+            raise SnapshotCorrupt(f"the snapshot names a HEAD that cannot be: {details.head!r}")
         return cls(details.head, details.head_commit, parents[0] if parents else None)
 
     @property
@@ -82,31 +94,74 @@ def capture_position(
     status: Status,
     note: dict[str, Any],
     *,
+    most: int,
     deadline: Deadline,
 ) -> str | None:
-    """Take in what HEAD alone does not tell; return its commit, or None when there is nothing."""
+    """Take in what HEAD alone does not tell; return its commit, or None when there is nothing.
+
+    Staged contents of more than ``most`` bytes stay in the user's repository alone.
+    """
     sparse = (repository.git_dir / "info" / "sparse-checkout").exists()
     notes = list(_operation_files(repository.git_dir))
-    if status.plain_index and not notes and not sparse:
+    if (
+        status.plain_index and not notes and not sparse
+        and not _has_flags(repository, note, deadline)
+    ):  # fmt: skip
         return None
     index = [repository.index.relative_to(repository.git_dir)] if repository.index.exists() else []
     mark = [[str(path), *_stamp(repository.git_dir / path)] for path in (*index, *notes)]
     if note.get("position") and note.get("position_mark") == mark:
         return str(note["position"])
+    staged = _of_bearable_size(repository, status.blobs, most, deadline)
     git = store.incoming.git
-    _copy_objects(repository, git, status.blobs, deadline)
-    blobs = git.run(
-        "hash-object", "-w", "-t", "blob", "--no-filters", "--stdin-paths",
-        stdin="".join(f"{path}\n" for path in (*index, *notes)).encode("utf-8", "surrogateescape"),
-        cwd=repository.git_dir, deadline=deadline,
-    ).decode().split()  # fmt: skip
+    _copy_objects(repository, git, staged, deadline)
+    with _whole_index(store, repository, deadline) as whole:
+        files = [*([str(whole)] if index else ()), *(str(path) for path in notes)]
+        blobs = git.run(
+            "hash-object", "-w", "-t", "blob", "--no-filters", "--stdin-paths",
+            stdin="".join(f"{path}\n" for path in files).encode("utf-8", "surrogateescape"),
+            # Git reads these names from the top of its work tree, wherever it was started.
+            variables={"GIT_WORK_TREE": str(repository.git_dir)}, cwd=repository.git_dir,
+            deadline=deadline,
+        ).decode().split()  # fmt: skip
     names = [*("index" for _ in index), *(f"note.{quote(str(path), safe='')}" for path in notes)]
     lines = [f"100644 blob {blob}\t{name}" for name, blob in zip(names, blobs, strict=True)]
-    lines += [f"100644 blob {blob}\tstaged.{blob}" for blob in status.blobs]
+    lines += [f"100644 blob {blob}\tstaged.{blob}" for blob in staged]
     tree = git.run("mktree", stdin="\n".join([*lines, ""]).encode(), deadline=deadline)
     commit = store.commit(tree.decode().strip(), b"position\n", deadline=deadline)
     note["position_mark"] = mark
     return commit
+
+
+def _has_flags(repository: Repository, note: dict[str, Any], deadline: Deadline) -> bool:
+    """Whether the index marks files as unchanged or left out, which no status tells."""
+    if not repository.index.exists():
+        return False
+    mark = _stamp(repository.index)
+    if note.get("flags_mark") != mark:
+        out = repository.git(disarm=False).run("ls-files", "-v", "-z", deadline=deadline)
+        note["flags"] = _FLAGGED.search(out) is not None
+        note["flags_mark"] = mark
+    return bool(note["flags"])
+
+
+@contextmanager
+def _whole_index(store: PrivateStore, repository: Repository, deadline: Deadline) -> Iterator[Path]:
+    """Give the index as one file: a split one is only the newer half."""
+    if next(repository.git_dir.glob("sharedindex.*"), None) is None:
+        yield Path(repository.index.name)
+        return
+    with TemporaryDirectory(dir=store.home, prefix=ASIDE) as aside:
+        whole = Path(aside, "index").absolute()
+        shutil.copy2(repository.index, whole)
+        repository.git(disarm=False).run(
+            "update-index",
+            "--no-split-index",
+            "--force-write-index",
+            index=whole,
+            deadline=deadline,
+        )
+        yield whole
 
 
 class Mover:
@@ -117,9 +172,12 @@ class Mover:
         self._repository = repository
         self._position = position
         self._git = repository.git()
+        # Whether anything was moved yet.
+        self.started = False
 
     def check(self) -> None:
         """Refuse before anything is touched: a lock held, a commit gone, a branch used elsewhere."""
+        self._extra_files()
         for name in ("index.lock", "HEAD.lock"):
             if (self._repository.git_dir / name).exists():
                 raise WorkspaceBusy(
@@ -144,16 +202,39 @@ class Mover:
         behind = self._left_behind()
         return Move(self._sentence(), behind, None)
 
+    def announce(self, mark: str) -> None:
+        """Leave word in the repository that a restore is going to move it."""
+        (self._repository.git_dir / _TOKEN).write_text(mark)
+
+    def is_announced(self, mark: str) -> bool:
+        """Whether a restore left word that it is going to move the repository."""
+        token = self._repository.git_dir / _TOKEN
+        return token.is_file() and token.read_text("utf-8", "replace") == mark
+
+    def conclude(self) -> None:
+        """Take the word back."""
+        (self._repository.git_dir / _TOKEN).unlink(missing_ok=True)
+
     def move(self, label: str) -> Move:
-        """Move HEAD, branch, index and notes; abandoned commits are kept under a reference."""
+        """Move HEAD, branch, index and notes; abandoned commits are kept under a reference.
+
+        Raises `WorkspaceBusy`, with nothing moved, when another git command holds the index.
+        """
+        files = self._extra_files()
         behind = self._left_behind()
-        backup = self._keep_tip(label) if behind else None
         what = self._sentence()
         if self._position.extra is not None:
             _copy_objects_back(self._store, self._git, self._position.extra)
-        self._move_references()
-        self._write_index()
-        self._write_notes()
+        self.clear_own_lock()
+        self._lock_index(files.get("index"))
+        self.started = True
+        try:
+            backup = self._keep_tips(label)
+            self._move_references()
+            self._replace_index()
+        finally:
+            self.clear_own_lock()
+        self._write_notes(files)
         return Move(what, behind, backup)
 
     def _sentence(self) -> str:
@@ -176,28 +257,43 @@ class Mover:
             return False
         return True
 
-    def _tip(self) -> str | None:
-        """Return the commit that moving would leave: the branch's present tip, or HEAD's."""
-        return self._resolve(self._position.branch or "HEAD")
+    def _tips(self) -> dict[str, tuple[str, ...]]:
+        """Return the commits that moving would leave, each with those that only it leads to.
+
+        The branch loses what it gained since; a detached HEAD loses what is on no branch or tag.
+        """
+        commit = self._position.commit
+        without = [f"^{commit}"] if commit else []
+        found = {}
+        branch = self._position.branch
+        if branch is not None and (tip := self._resolve(branch)) is not None:
+            found[tip] = self._listed(tip, *without)
+        if not self._repository.head().startswith("ref: "):
+            tip = self._resolve("HEAD")
+            if tip is not None:
+                kept = ("--not", "--branches", "--tags", "--remotes")
+                found.setdefault(tip, self._listed(tip, *without, *kept))
+        return {tip: commits for tip, commits in found.items() if commits}
+
+    def _listed(self, *wanted: str) -> tuple[str, ...]:
+        return tuple(self._git.run("rev-list", "--max-count=1000", *wanted).decode().split())
 
     def _left_behind(self) -> tuple[str, ...]:
-        tip = self._tip()
-        if tip is None or tip == self._position.commit:
-            return ()
-        if self._position.branch is None and self._repository.head().startswith("ref: "):
-            # HEAD leaves its branch, which keeps the commits.
-            return ()
-        without = [f"^{self._position.commit}"] if self._position.commit else []
-        out = self._git.run("rev-list", "--max-count=1000", tip, *without)
-        return tuple(out.decode().split())
+        return tuple(dict.fromkeys(one for commits in self._tips().values() for one in commits))
 
-    def _keep_tip(self, label: str) -> str | None:
-        tip = self._tip()
-        if tip is None:
-            return None
-        name = f"{_BACKUPS}/{label}"
-        self._git.run("update-ref", name, tip)
-        return name
+    def _keep_tips(self, label: str) -> str | None:
+        """Keep what is left behind under references; an earlier one is never overwritten."""
+        kept = None
+        for tip in self._tips():
+            name = f"{_BACKUPS}/{label}"
+            number = 1
+            while (there := self._resolve(name)) not in (None, tip):
+                number += 1
+                name = f"{_BACKUPS}/{label}-{number}"
+            if there is None:
+                self._git.run("update-ref", name, tip)
+            kept = kept or name
+        return kept
 
     def _branches_elsewhere(self) -> set[str]:
         out = self._git.run("worktree", "list", "--porcelain", "-z").decode("utf-8", "replace")
@@ -226,39 +322,53 @@ class Mover:
     def _run(self, *arguments: str) -> None:
         self._git.run(*arguments, variables=_WHO)
 
-    def _write_index(self) -> None:
-        """Replace the index as git does: write the lock file, then give it its name."""
+    def _lock_index(self, saved: bytes | None) -> None:
+        """Take the index's lock as git does, with the index to come as its content."""
         lock, fresh = self._repository.git_dir / "index.lock", self._repository.git_dir / _FRESH
         fresh.unlink(missing_ok=True)
-        saved = self._extra_files().get("index")
         if saved is not None:
             fresh.write_bytes(saved)
-        elif self._position.extra is None and self._position.commit is not None:
+        elif self._position.commit is not None:
             if self._repository.index.exists():
                 shutil.copy2(self._repository.index, fresh)
             self._git.run("read-tree", "--reset", self._position.commit, index=fresh)
+            self._clear_flags(fresh)
             self._git.run("update-index", "-q", "--refresh", index=fresh, ok=(0, 1))
         else:
-            self._repository.index.unlink(missing_ok=True)
-            return
+            fresh.touch()
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
         try:
             # A second name for the same file: after a kill it tells that the lock is ours.
             os.link(fresh, lock)
         except FileExistsError:
+            fresh.unlink()
             raise WorkspaceBusy(f"another git command took {lock} meanwhile") from None
-        os.replace(lock, self._repository.index)
-        fresh.unlink(missing_ok=True)
+
+    def _clear_flags(self, index: Path) -> None:
+        paths = _FLAGGED.findall(self._git.run("ls-files", "-v", "-z", index=index))
+        for option in ("--no-assume-unchanged", "--no-skip-worktree") if paths else ():
+            listed = b"".join(path + b"\0" for path in paths)
+            self._git.run("update-index", option, "-z", "--stdin", stdin=listed, index=index)
+
+    def _replace_index(self) -> None:
+        lock = self._repository.git_dir / "index.lock"
+        if lock.stat().st_size:
+            os.replace(lock, self._repository.index)
+        else:
+            self._repository.index.unlink(missing_ok=True)
 
     def clear_own_lock(self) -> None:
         """Remove the index lock that a killed move of ours left behind, and only that."""
         lock, fresh = self._repository.git_dir / "index.lock", self._repository.git_dir / _FRESH
         if lock.exists() and fresh.exists() and lock.samefile(fresh):
             lock.unlink()
+        fresh.unlink(missing_ok=True)
 
-    def _write_notes(self) -> None:
+    def _write_notes(self, files: dict[str, bytes]) -> None:
         wanted = {
             unquote(name.removeprefix("note.")): data
-            for name, data in self._extra_files().items()
+            for name, data in files.items()
             if name.startswith("note.")
         }
         for path in list(_operation_files(self._repository.git_dir)):
@@ -266,8 +376,6 @@ class Mover:
                 (self._repository.git_dir / path).unlink()
         for name, data in wanted.items():
             target = self._repository.git_dir / name
-            if name.partition("/")[0] not in (*_NOTES, *_FOLDERS) or ".." in Path(name).parts:
-                raise RestoreFailed(f"the snapshot names a file that is not git's note: {name}")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
         for folder in _FOLDERS:
@@ -281,9 +389,19 @@ class Mover:
         contents = self._store.read_objects(
             entry.blob for name, entry in entries.items() if not name.startswith("staged.")
         )
+        for name in entries:
+            note = unquote(name.removeprefix("note."))
+            if name.startswith("note.") and not _is_note(note):
+                raise SnapshotCorrupt(f"the snapshot names a file that is not git's note: {note!r}")
         return {
             name: contents[entry.blob] for name, entry in entries.items() if entry.blob in contents
         }
+
+
+def _is_note(name: str) -> bool:
+    first, _, rest = name.partition("/")
+    inside = first in _FOLDERS and bool(rest) and {"", ".", ".."}.isdisjoint(rest.split("/"))
+    return (name in _NOTES or inside) and "\0" not in name
 
 
 def _operation_files(git_dir: Path) -> Iterator[Path]:
@@ -296,6 +414,19 @@ def _operation_files(git_dir: Path) -> Iterator[Path]:
                 path = Path(where, name)
                 if stat.S_ISREG(path.lstat().st_mode) and "\n" not in name:
                     yield path.relative_to(git_dir)
+
+
+def _of_bearable_size(
+    source: Repository, names: tuple[str, ...], most: int, deadline: Deadline
+) -> tuple[str, ...]:
+    if not names:
+        return ()
+    listed = "".join(f"{name}\n" for name in names).encode()
+    out = source.git(disarm=False).run(
+        "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=listed, deadline=deadline
+    )
+    found = dict(line.split(" ") for line in out.decode().splitlines())
+    return tuple(name for name in names if found[name].isdigit() and int(found[name]) <= most)
 
 
 def _copy_objects(

@@ -14,18 +14,27 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import stat
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import new as new_hash
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceBusy, WorkspaceUnavailable
+from holdfast.errors import (
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    WorkspaceBusy,
+    WorkspaceRefused,
+    WorkspaceUnavailable,
+)
 from holdfast.workspace.base import Entry, Problem
 from holdfast.workspace.incoming import Incoming
-from holdfast.workspace.process import Deadline, Git
+from holdfast.workspace.process import HELD, Deadline, Git
 
 try:
     import fcntl
@@ -59,6 +68,17 @@ _AUTHOR: Final = {
     for what, value in (("NAME", "holdfast"), ("EMAIL", "holdfast"), ("DATE", "@0 +0000"))
 }
 _PATIENCE: Final = 60.0
+_WORK, _USE = "work.lock", "use.lock"
+# What stands in the lock file while its holder is at work, and after it let go in peace.
+_BUSY, _DONE = b"1", b"0"
+# How temporary directories of ours begin, and files that git had not finished.
+ASIDE: Final = "aside-"
+_UNFINISHED: Final = ("tmp_", ".tmp-")
+# What may stand in a git directory and send git elsewhere, or hide a part of its objects from it.
+_FOREIGN: Final = (
+    "commondir", "gitdir", "config.worktree", "shallow", "info/grafts", "info/sparse-checkout",
+    "objects/info/alternates", "objects/info/http-alternates",
+)  # fmt: skip
 
 
 class PrivateStore:
@@ -86,31 +106,73 @@ class PrivateStore:
             _write_if_other(self.home / "config", _config(sha256=sha256))
             # Last, since it is what makes a store of a directory.
             _write_if_other(self.home / "HEAD", b"ref: refs/heads/none\n")
-        os.chmod(self.home, 0o700)
+        self.secure()
+
+    def secure(self) -> None:
+        """Take away whatever could lead git astray: the directory may come from strangers.
+
+        Raises `WorkspaceRefused` where links stand in place of directories, for what is written
+        there would land elsewhere.
+        """
+        for folder in (
+            "",
+            "objects",
+            "objects/info",
+            "objects/pack",
+            "refs",
+            "refs/snapshots",
+            "info",
+        ):
+            if (self.home / folder).is_symlink():
+                raise WorkspaceRefused(
+                    f"{self.home / folder} is a link, and snapshots are kept in real directories "
+                    "only. Nothing was changed; remove it"
+                )
+        if not self.exists():
+            return
+        if stat.S_IMODE(self.home.stat().st_mode) != 0o700:
+            os.chmod(self.home, 0o700)
         sha256 = b"sha256" in _read(self.home / "config")
         _write_if_other(self.home / "config", _config(sha256=sha256))
         _write_if_other(self.home / "info" / "attributes", _ATTRIBUTES)
+        for name in _FOREIGN:
+            (self.home / name).unlink(missing_ok=True)
+
+    def write_excludes(self, rules: str) -> None:
+        """Have git ignore what some rules say."""
+        content = rules.encode("utf-8", "surrogateescape")
+        _write_if_other(self.home / "info" / "exclude", content)
 
     # Locks -----------------------------------------------------------------------------------
 
     @contextmanager
     def working(self, seconds: float = _PATIENCE) -> Iterator[None]:
         """Be the only one that captures, restores or sweeps."""
-        with self._locked("work.lock", shared=False, seconds=seconds):
+        with self._locked(_WORK, shared=False, seconds=seconds) as handle:
+            self.secure()
+            if os.pread(handle, 1, 0) == _BUSY:
+                self._tidy_up()
+            with suppress(OSError):
+                os.pwrite(handle, _BUSY, 0)
             yield
+            with suppress(OSError):
+                os.pwrite(handle, _DONE, 0)
 
     @contextmanager
     def using(self, *, alone: bool = False, seconds: float = _PATIENCE) -> Iterator[None]:
         """Keep sweeps away, or with ``alone`` be the sweep."""
-        with self._locked("use.lock", shared=not alone, seconds=seconds):
+        with self._locked(_USE, shared=not alone, seconds=seconds):
             yield
 
     @contextmanager
-    def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[None]:
+    def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[int]:
         if fcntl is None:
             raise WorkspaceUnavailable("file snapshots need a POSIX system; the state is saved")
+        self.secure()
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(self.home / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(self.home / name, flags, 0o600)
+        held = HELD.set((*HELD.get(), handle))
         try:
             end = time.monotonic() + seconds
             wait = 0.001
@@ -128,9 +190,21 @@ class PrivateStore:
                         ) from None
                     time.sleep(wait)
                     wait = min(wait * 2, 0.05)
-            yield
+            yield handle
         finally:
+            HELD.reset(held)
             os.close(handle)
+
+    def _tidy_up(self) -> None:
+        """Remove what somebody who was killed left unfinished. Needs the work lock."""
+        for where, folders, names in os.walk(self.home):
+            for name in names:
+                mine = name in (_WORK, _USE)
+                if (not mine and name.endswith((".lock", ".new"))) or name.startswith(_UNFINISHED):
+                    os.unlink(os.path.join(where, name))
+            for name in folders:
+                if name.startswith(ASIDE):
+                    shutil.rmtree(os.path.join(where, name))
 
     # Objects ---------------------------------------------------------------------------------
 
@@ -210,14 +284,24 @@ class PrivateStore:
                 found[path] = Entry(mode, blob)
         return found
 
+    def subtrees(self, tree: str) -> list[str]:
+        """Return the names of all trees below a tree."""
+        out = self.git.run("ls-tree", "-r", "-d", "-z", "--full-tree", tree)
+        lines = out.decode("utf-8", "surrogateescape").split("\0")
+        return [line.partition("\t")[0].split(" ")[2] for line in lines if line]
+
     # References ------------------------------------------------------------------------------
 
     def keep(self, group: str, commit: str, *, deadline: Deadline | None = None) -> None:
         """Hold on to a commit under the name of those who need it."""
         name = f"{_REFS}/{group}/{commit}"
-        if not (self.home / name).exists():
-            # The last snapshot is held in any case: the next capture builds on it.
-            lines = f"update {name} {commit}\nupdate {_LAST} {commit}\n"
+        # The last snapshot is held in any case: the next capture builds on it.
+        wanted = {name, _LAST}
+        missing = [
+            one for one in sorted(wanted) if _read(self.home / one).strip() != commit.encode()
+        ]
+        if missing:
+            lines = "".join(f"update {one} {commit}\n" for one in missing)
             self.git.run("update-ref", "--stdin", stdin=lines.encode(), deadline=deadline)
 
     def kept(self, group: str | None = None) -> dict[str, set[str]]:
@@ -296,7 +380,8 @@ class PrivateStore:
         """Replace a small JSON file of ours in one step."""
         target = self.home / name
         fresh = target.with_name(f"{name}.new")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fresh.unlink(missing_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(handle, "wb") as file:
             # In ASCII: paths may hold bytes that are no text.
             file.write(json.dumps(note, separators=(",", ":")).encode())
@@ -344,7 +429,9 @@ def _read(path: Path) -> bytes:
 
 def _write_if_other(path: Path, content: bytes) -> None:
     if path.is_symlink() or _read(path) != content:
-        fresh = path.with_name(f"{path.name}.new")
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        # A name of one's own: readers hold no lock.
+        fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
         fresh.unlink(missing_ok=True)
         fresh.write_bytes(content)
         os.replace(fresh, path)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Final
@@ -35,6 +36,9 @@ _SAFE: Final = {
     "protocol.allow": "never",
     "submodule.recurse": "false",
 }
+# Open files that every git of this context holds too. A lock on one of them lasts until the last git has
+# ended, so that whoever comes after a killed process does not meet a git of its that is still writing.
+HELD: Final[ContextVar[tuple[int, ...]]] = ContextVar("held", default=())
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
@@ -147,6 +151,7 @@ class Git:
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                pass_fds=HELD.get(),
             )
         except (OSError, ValueError) as error:
             raise WorkspaceUnavailable(f"git cannot be started: {error}") from error

@@ -50,11 +50,14 @@ class Repository:
     @classmethod
     def find(cls, project_dir: Path) -> Repository | None:
         """Return the repository around a directory, a linked worktree's or submodule's too."""
-        for top in (project_dir, *project_dir.parents):
-            git_dir = _git_dir(top / ".git")
-            if git_dir is not None:
-                return cls(top, git_dir, _common_dir(git_dir))
-        return None
+        tops = (project_dir, *project_dir.parents)
+        return next((found for top in tops if (found := cls.at(top)) is not None), None)
+
+    @classmethod
+    def at(cls, top: Path) -> Repository | None:
+        """Return the repository whose work tree begins at a directory."""
+        git_dir = _git_dir(top / ".git")
+        return cls(top, git_dir, _common_dir(git_dir)) if git_dir is not None else None
 
     @property
     def index(self) -> Path:
@@ -82,7 +85,7 @@ class Repository:
         """Return where it stands, and what of its index is in no commit."""
         out = self.git(deadline=deadline).run(
             "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all",
-            "--ignore-submodules=all", "--find-renames",
+            "--ignore-submodules=dirty", "--find-renames",
             deadline=deadline,
         )  # fmt: skip
         return _parse(out.decode("utf-8", "surrogateescape"), self.operation())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -85,6 +85,8 @@ class Restore:
             before(safety)
         if not plan and mover is None:
             return _landed(report, safety.commit)
+        if mover is not None:
+            mover.announce(self._mark)
         old = Position.of(*_position_parts(self._store, safety.commit))
         new = Position.of(*_position_parts(self._store, self._target.commit)) if mover else None
         self._store.write_note(
@@ -93,19 +95,21 @@ class Restore:
         try:
             Applier(self._store, self._mark).carry_out(plan)
             move = mover.move(_backup_label(self._mark)) if mover else None
-            landed = self._capture()
+            landed = self._capture(held=[one.path for one in plan.changes if one.new])
             self._compare(landed, plan)
         except BaseException as error:
-            self._revert(plan, old if mover else None, error)
+            self._revert(plan, old if mover and mover.started else None, error)
             raise
         self._store.remove_note(JOURNAL)
+        if mover is not None:
+            mover.conclude()
         return _landed(self._report(safety, plan, move, dry_run=False), landed.commit)
 
     # Before ----------------------------------------------------------------------------------
 
-    def _capture(self, rescue: list[str] | None = None) -> Snapshot:
+    def _capture(self, rescue: Sequence[str] = (), held: Sequence[str] = ()) -> Snapshot:
         capture = Capture(self._store, self._limits, repository=self._repository)
-        return capture.run(group=self._group, rescue=rescue or ())
+        return capture.run(group=self._group, rescue=rescue, held=held)
 
     def _plan(self, safety: Snapshot, paths: list[str] | None, keep: Keep | None) -> Plan:
         now = load_side(self._store, safety.commit)
@@ -214,7 +218,7 @@ def finish_interrupted(
         plan = Plan.from_document(journal["plan"])
         mark, safety, target = journal["mark"], journal["safety"], journal["target"]
         new = from_document(journal["new"])
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError, AttributeError, SnapshotCorrupt):
         raise RestoreFailed(
             f"{store.home / JOURNAL} cannot be read, so an interrupted restore cannot be finished. "
             "The snapshots are intact; remove that file and roll back again"
@@ -222,21 +226,28 @@ def finish_interrupted(
     applier = Applier(store, mark)
     applier.clean_up(plan)
     now = Capture(store, limits, repository=repository).run(group=SAFETY_GROUP)
+    if rescue := _unheld(store, plan, now):
+        capture = Capture(store, limits, repository=repository)
+        now = capture.run(group=SAFETY_GROUP, rescue=rescue)
     left, conflicts = _still_to_do(store, plan, now)
     move = None
+    mover = Mover(store, repository, new) if new is not None and repository else None
     try:
         applier.carry_out(left)
-        if new is not None and repository is not None:
-            mover = Mover(store, repository, new)
+        if mover is not None and mover.is_announced(mark):
             mover.clear_own_lock()
             mover.check()
             move = mover.move(_backup_label(mark))
     except (OSError, HoldfastError) as error:
         if isinstance(error, WorkspaceBusy):
             raise
-        _take_back(store, repository, applier, left, from_document(journal["old"]), new, error)
+        moved = mover is not None and mover.started
+        old = from_document(journal["old"]) if moved else None
+        _take_back(store, repository, applier, left, old, mark, error)
         return None
     store.remove_note(JOURNAL)
+    if mover is not None:
+        mover.conclude()
     return RestoreReport(
         target=target,
         safety=safety,
@@ -255,19 +266,28 @@ def _take_back(
     applier: Applier,
     done: Plan,
     old: Position | None,
-    new: Position | None,
+    mark: str,
     error: Exception,
 ) -> None:
     try:
         applier.carry_out(done.reversed())
-        if new is not None and old is not None and repository is not None:
-            Mover(store, repository, old).move("revert")
+        if old is not None and repository is not None:
+            mover = Mover(store, repository, old)
+            mover.move(f"{_backup_label(mark)}-reverted")
+            mover.conclude()
     except (OSError, HoldfastError) as second:
         raise RestoreFailed(
             f"an interrupted restore can be neither finished ({error}) nor taken back ({second}). "
             "Nothing is lost: the snapshots hold every file. Remove the cause and try again"
         ) from error
     store.remove_note(JOURNAL)
+
+
+def _unheld(store: PrivateStore, plan: Plan, now: Snapshot) -> list[str]:
+    """Return files that a plan is about, that are there, and that a snapshot does not hold."""
+    entries = store.entries(now.tree)
+    paths = [one.path for one in plan.changes if one.path not in entries]
+    return [path for path in paths if _is_file(store.root / path)]
 
 
 def _still_to_do(store: PrivateStore, plan: Plan, now: Snapshot) -> tuple[Plan, list[Skipped]]:
