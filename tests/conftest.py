@@ -20,6 +20,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.fixture(autouse=True)
+def _aside(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty directory: the working directory is a project whose files get captured."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("project"))
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server per test process. A test that kills or reconfigures a server makes its own."""

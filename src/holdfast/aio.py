@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -32,9 +33,12 @@ from holdfast.model import (
 from holdfast.preflight import MemoryRefReport
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
+from holdfast.sessions.rollback import RollbackReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
 from holdfast.waiting import in_thread, run_in
+from holdfast.workspace.base import Limits, Progress, Usage
+from holdfast.workspace.git import Workspace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -163,6 +167,9 @@ class AsyncSession:
         pinned: bool = False,
         expires_in: timedelta | None = None,
         checkpoint_id: str | None = None,
+        workspace: bool = True,
+        paths: Sequence[str | PathLike[str]] | None = None,
+        progress: Progress | None = None,
     ) -> Checkpoint:
         """See `Session.save_checkpoint`."""
         return await self._run(
@@ -178,7 +185,45 @@ class AsyncSession:
             pinned=pinned,
             expires_in=expires_in,
             checkpoint_id=checkpoint_id,
+            workspace=workspace,
+            paths=paths,
+            progress=progress,
         )
+
+    async def wrote(self, *paths: str | PathLike[str]) -> None:
+        """See `Session.wrote`."""
+        await self._run(self._session.wrote, *paths)
+
+    async def rollback(
+        self,
+        reference: str,
+        *,
+        paths: Sequence[str] | None = None,
+        dry_run: bool = False,
+        move_head: bool = False,
+        only_mine: bool = False,
+        state: bool | None = None,
+        files: bool = True,
+    ) -> RollbackReport:
+        """See `Session.rollback`."""
+        return await self._run(
+            self._session.rollback,
+            reference,
+            paths=paths,
+            dry_run=dry_run,
+            move_head=move_head,
+            only_mine=only_mine,
+            state=state,
+            files=files,
+        )
+
+    async def undo(self, *, dry_run: bool = False) -> RollbackReport:
+        """See `Session.undo`."""
+        return await self._run(self._session.undo, dry_run=dry_run)
+
+    async def redo(self, *, dry_run: bool = False) -> RollbackReport:
+        """See `Session.redo`."""
+        return await self._run(self._session.redo, dry_run=dry_run)
 
     async def record_failure(
         self, error: BaseException, *, state: Mapping[str, Any] | None = None
@@ -397,12 +442,19 @@ class AsyncSessionManager:
         policy: Policy | None = None,
         project_dir: str | Path | None = None,
         workspace: bool = True,
+        limits: Limits | None = None,
+        share: bool = True,
     ) -> None:
         """See `SessionManager`."""
-        self._adopt(
-            SessionManager(store, policy=policy, project_dir=project_dir, workspace=workspace),
-            Threads(),
+        manager = SessionManager(
+            store,
+            policy=policy,
+            project_dir=project_dir,
+            workspace=workspace,
+            limits=limits,
+            share=share,
         )
+        self._adopt(manager, Threads())
 
     def _adopt(self, manager: SessionManager, threads: Threads) -> None:
         self._manager = manager
@@ -442,6 +494,11 @@ class AsyncSessionManager:
     def project_dir(self) -> Path:
         """See `SessionManager.project_dir`."""
         return self._manager.project_dir
+
+    @property
+    def workspace(self) -> Workspace:
+        """See `SessionManager.workspace`."""
+        return self._manager.workspace
 
     async def close(self) -> None:
         """See `SessionManager.close`; ends the threads too."""
@@ -589,6 +646,10 @@ class AsyncSessionManager:
     async def usage(self) -> list[SessionUsage]:
         """See `SessionManager.usage`."""
         return await self._run(self._manager.usage)
+
+    async def file_usage(self) -> Usage:
+        """See `SessionManager.file_usage`."""
+        return await self._run(self._manager.file_usage)
 
     async def gc(self, *, dry_run: bool = False) -> GcReport:
         """See `SessionManager.gc`."""

@@ -10,6 +10,14 @@ Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environm
     automatic = 5            # how many to keep
     session = 3
     failure_days = 7         # how long
+
+    [workspace]
+    capture = true           # save files with the state
+    share = true             # with PostgreSQL, send them along for other machines
+    max_file_mb = 100        # leave out larger files
+    quota_mb = 10240         # for all snapshots of the project together
+    seconds = 600            # for one capture
+    include = ["dist"]       # captured although ignored
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,9 +35,21 @@ AGENTS_DIR: Final = ".agents"
 DATABASE: Final = "sessions.db"
 CONFIG_FILE: Final = "holdfast.toml"
 
-_KNOWN: Final = {"url", "tenant", "retention"}
+_KNOWN: Final = {"url", "tenant", "retention", "workspace"}
 _MOST: Final = 1_000_000
 _RETENTION: Final = {"automatic", "session", "step", "failure_days"}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSettings:
+    """How the project's files are captured."""
+
+    capture: bool = True
+    share: bool = True
+    max_file_mb: int = 100
+    quota_mb: int = 10 * 1024
+    seconds: int = 600
+    include: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,7 @@ class Config:
     url: str
     tenant: str | None = None
     retention: Mapping[str, int] = field(default_factory=dict)
+    workspace: WorkspaceSettings = WorkspaceSettings()
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
@@ -79,6 +100,7 @@ def load_config(
         url=str(chosen or root / AGENTS_DIR / DATABASE),
         tenant=tenant or os.environ.get("HOLDFAST_TENANT") or stored.get("tenant"),
         retention=stored.get("retention", {}),
+        workspace=_workspace(root / AGENTS_DIR / CONFIG_FILE, stored.get("workspace", {})),
     )
 
 
@@ -112,3 +134,24 @@ def _read_file(path: Path) -> dict[str, Any]:
                 f"{path}: retention.{key} must be a whole number from 1 to {_MOST:,}"
             )
     return settings
+
+
+def _workspace(path: Path, settings: Any) -> WorkspaceSettings:
+    if not isinstance(settings, dict):
+        raise InvalidConfiguration(f"{path}: workspace must be a table")
+    known = {one.name: one.default for one in fields(WorkspaceSettings)}
+    if unknown := settings.keys() - known:
+        names = ", ".join(f"workspace.{key}" for key in sorted(unknown))
+        raise InvalidConfiguration(f"{path}: unknown settings {names}")
+    for key, value in settings.items():
+        if key == "include":
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+                raise InvalidConfiguration(f"{path}: workspace.include must be a list of paths")
+        elif isinstance(known[key], bool):
+            if not isinstance(value, bool):
+                raise InvalidConfiguration(f"{path}: workspace.{key} must be true or false")
+        elif type(value) is not int or not 1 <= value <= _MOST:
+            raise InvalidConfiguration(
+                f"{path}: workspace.{key} must be a whole number from 1 to {_MOST:,}"
+            )
+    return WorkspaceSettings(**{**settings, "include": tuple(settings.get("include", ()))})

@@ -390,9 +390,16 @@ class SessionUsage:
 
 @dataclass(frozen=True, slots=True)
 class GcReport:
-    """What a sweep found: chunks that nothing refers to, and orphaned pending writes."""
+    """What a sweep found: chunks that nothing refers to, and orphaned pending writes.
+
+    ``snapshots`` and ``packs`` are file snapshots that no checkpoint names, in the project's private
+    store and on their way to other machines; ``file_bytes`` is the room that both took.
+    """
 
     chunks: int
     bytes: int
     writes: int
     dry_run: bool
+    snapshots: int = 0
+    packs: int = 0
+    file_bytes: int = 0

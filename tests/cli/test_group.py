@@ -160,7 +160,7 @@ def test_the_environment_names_the_store(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_URL", str(tmp_path / "other.db"))
     cli.save("there", {})
-    assert not (cli.project / ".agents").exists()
+    assert not (cli.project / ".agents" / "sessions.db").exists()
     assert cli.json("log", "--url", str(tmp_path / "other.db"))["checkpoints"][0]["name"] == "there"
 
 

@@ -208,8 +208,7 @@ def test_a_failing_block_leaves_a_failure_checkpoint_to_resume_from(
 
     with pytest.raises(ZeroDivisionError):
         risky()
-    failure = session.latest_checkpoint()
-    assert failure.checkpoint_type == "failure"
+    [failure] = session.list_checkpoints(checkpoint_type="failure")
     assert failure.metadata is not None
     error = failure.metadata["error"]
     assert error["type"] == "ZeroDivisionError"
@@ -416,8 +415,9 @@ def test_a_guard_survives_inner_guards_and_changes_of_its_state(session: Session
 
     with pytest.raises(ValueError, match="bad"):
         risky()
-    failure = session.latest_checkpoint()
-    assert (failure.checkpoint_type, failure.state) == ("failure", {"n": [1]})
+    [failure] = session.list_checkpoints(checkpoint_type="failure")
+    assert failure.state == {"n": [1]}
+    assert session.state == session.latest_checkpoint().state == {"n": [1]}
     assert failure.metadata is not None
     assert failure.metadata["error"]["message"] == "bad \\ud800 text \\0 here"
 

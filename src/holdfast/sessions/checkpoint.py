@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,6 +81,22 @@ class Checkpoint(_Columns):
     def state(self) -> dict[str, Any]:
         """The state as it was saved, verified by digest."""
         return self.content.read().state
+
+    @property
+    def git(self) -> Mapping[str, Any] | None:
+        """Where the user's repository stood: branch, commit, detached, and the lists of changed paths.
+
+        None when there was none. ``staged``, ``unstaged``, ``untracked``, ``deleted``, ``unmerged`` are
+        lists of paths, ``renamed`` one of pairs, ``operation`` a merge or rebase in progress.
+        """
+        found: Mapping[str, Any] | None = self.content.read().context.get("git")
+        return found
+
+    @property
+    def files(self) -> Mapping[str, Any]:
+        """What is known of the capture: paths ``skipped`` with reasons, or the ``problem`` with it."""
+        found: Mapping[str, Any] = self.content.read().context.get("workspace", {})
+        return found
 
     @property
     def task_state(self) -> dict[str, Any]:

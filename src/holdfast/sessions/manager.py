@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,8 @@ from holdfast.errors import (
     InvalidIdentifier,
     NothingToResume,
     SessionNotFound,
+    SnapshotCorrupt,
+    WorkspaceRefused,
 )
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
 from holdfast.model import (
@@ -35,11 +38,14 @@ from holdfast.model import (
 )
 from holdfast.retention import Decision, Policy, plan_prune
 from holdfast.sessions.checkpoint import Checkpoint
+from holdfast.sessions.files import ProjectFiles, limits_from
 from holdfast.sessions.lookup import get_session_record
 from holdfast.sessions.session import Session, Surroundings
 from holdfast.stores import Store, open_store
 from holdfast.stores.base import first
-from holdfast.verification import VerifyReport, verify_store
+from holdfast.verification import Damage, VerifyReport, verify_store
+from holdfast.workspace.base import Limits, Usage
+from holdfast.workspace.git import Workspace
 
 _TASK_BYTES = 64 * 1024
 
@@ -58,13 +64,20 @@ class SessionManager:
         policy: Policy | None = None,
         project_dir: str | Path | None = None,
         workspace: bool = True,
+        limits: Limits | None = None,
+        share: bool = True,
     ) -> None:
-        """Use an open store. ``workspace=False`` leaves the project's files and git alone."""
+        """Use an open store.
+
+        ``workspace=False`` leaves the project's files and git alone. ``limits`` bounds what capturing
+        them may cost. With ``share=False`` they stay on this machine even if the store is shared.
+        """
         self._store = store
+        project = Path(project_dir) if project_dir is not None else Path.cwd()
         self._around = Surroundings(
             policy=policy or Policy(),
-            project_dir=Path(project_dir) if project_dir is not None else Path.cwd(),
-            read_git=workspace,
+            project_dir=project,
+            files=ProjectFiles(store, project, limits=limits, share=share) if workspace else None,
         )
 
     @classmethod
@@ -84,7 +97,14 @@ class SessionManager:
         config = load_config(project_dir, url=url, tenant=tenant)
         store = open_store(config.url, tenant=config.tenant, create=create)
         policy = Policy.from_settings(config.retention)
-        return cls(store, policy=policy, project_dir=config.project_dir, workspace=workspace)
+        return cls(
+            store,
+            policy=policy,
+            project_dir=config.project_dir,
+            workspace=workspace and config.workspace.capture,
+            limits=limits_from(config.workspace),
+            share=config.workspace.share,
+        )
 
     @property
     def store(self) -> Store:
@@ -95,6 +115,13 @@ class SessionManager:
     def project_dir(self) -> Path:
         """The project that sessions work in."""
         return self._around.project_dir
+
+    @property
+    def workspace(self) -> Workspace:
+        """The project's files. Raises `WorkspaceRefused` where they are left alone."""
+        if self._around.files is None:
+            raise WorkspaceRefused("this manager leaves files alone (workspace=False)")
+        return self._around.files.workspace
 
     def close(self) -> None:
         """Release the store. Closing twice is fine."""
@@ -290,8 +317,21 @@ class SessionManager:
         return self._store.session_usage()
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
-        """Free chunks that nothing refers to; safe beside running saves."""
-        return self._store.gc(dry_run=dry_run)
+        """Free chunks and file snapshots that nothing refers to; safe beside running saves."""
+        report = self._store.gc(dry_run=dry_run)
+        if self._around.files is None:
+            return report
+        snapshots, packs = self._around.files.sweep(dry_run=dry_run)
+        return replace(
+            report,
+            snapshots=snapshots.snapshots,
+            packs=packs.packs,
+            file_bytes=snapshots.bytes + packs.bytes,
+        )
+
+    def file_usage(self) -> Usage:
+        """Return what the snapshots of the project's files take on disk."""
+        return self.workspace.usage()
 
     def prune(
         self,
@@ -318,8 +358,15 @@ class SessionManager:
         return decisions
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
-        """Read every checkpoint and re-derive every digest; nothing is changed."""
-        return verify_store(self._store, progress=progress)
+        """Read every checkpoint, its files too, and re-derive every digest; nothing is changed."""
+        report = verify_store(self._store, progress=progress)
+        if self._around.files is None:
+            return report
+        problems = self._around.files.problems()
+        damaged = [
+            Damage(checkpoint, SnapshotCorrupt.code, why) for checkpoint, why in problems.items()
+        ]
+        return replace(report, damaged=(*report.damaged, *damaged))
 
 
 def _one_of(value: str, allowed: tuple[Any, ...], what: str) -> Any:

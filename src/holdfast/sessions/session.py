@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
@@ -22,6 +23,7 @@ from holdfast.errors import (
     IntegrityError,
     InvalidFilter,
     NotResumable,
+    PackMissing,
     SessionNotFound,
     StateNotSerializable,
 )
@@ -37,6 +39,7 @@ from holdfast.model import (
     LogRecord,
     NewCheckpoint,
     NewSession,
+    PutResult,
     RetentionClass,
     SessionRecord,
     SessionStatus,
@@ -47,13 +50,15 @@ from holdfast.recording import Recorder
 from holdfast.retention import Policy
 from holdfast.sessions.autosaved import AutosavedSession
 from holdfast.sessions.checkpoint import Checkpoint, Content
+from holdfast.sessions.files import Captured, ProjectFiles
 from holdfast.sessions.lookup import get_checkpoint_record
+from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
 from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
 from holdfast.state.codec import dump_document
 from holdfast.state.documented import tasks_in, validate_documented
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
-from holdfast.workspace.repository import read_git_state
+from holdfast.workspace.base import Progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +76,7 @@ class Surroundings:
 
     policy: Policy
     project_dir: Path
-    read_git: bool
+    files: ProjectFiles | None
 
 
 class Session:
@@ -92,6 +97,18 @@ class Session:
         self._completed: list[dict[str, Any]] = []
         self._fresh = True
         self._savers: WeakSet[Autosave[Checkpoint]] = WeakSet()
+        # Paths that the agent told of since the last save, and warnings given already.
+        self._wrote: set[str] = set()
+        self._warned: set[str] = set()
+        self._rollbacks = Rollbacks(
+            store,
+            around.files,
+            record.id,
+            save=self._save,
+            take_up=self._take_up,
+            present=self._present_state,
+            unsaved=lambda: self._wrote,
+        )
 
     # What it is ------------------------------------------------------------------------------
 
@@ -162,6 +179,9 @@ class Session:
         pinned: bool = False,
         expires_in: timedelta | None = None,
         checkpoint_id: str | None = None,
+        workspace: bool = True,
+        paths: Sequence[str | PathLike[str]] | None = None,
+        progress: Progress | None = None,
     ) -> Checkpoint:
         """Save a checkpoint. When this returns, a power cut cannot take it back.
 
@@ -170,23 +190,67 @@ class Session:
         the ``checkpoint_type``; giving only the type picks the usual class. A retry with the same
         ``checkpoint_id``, name and state is safe: it stores nothing twice. A completed session
         takes no more checkpoints: fork it.
+
+        The project's files are captured along with the state, unless ``workspace`` is false. With
+        ``paths`` only those are looked at: for a caller that knows what it wrote. ``progress`` is
+        called with how many files of how many are read, when a capture has many to read.
         """
         self._check_open()
         kept_as = _retention_class(checkpoint_type, retention_class)
-        identity = check_uuid(checkpoint_id, "checkpoint id") if checkpoint_id else new_id()
-        title = check_name(name) if name is not None else f"{kept_as}-{identity}"
+        if name is not None:
+            check_name(name)
         document = _document(state)
         validate_documented(document)
-        git = read_git_state(self._around.project_dir) if self._around.read_git else None
+        with ExitStack() as stack:
+            captured = Captured()
+            if self._around.files is not None and workspace:
+                captured = stack.enter_context(
+                    self._around.files.captured(paths, told=sorted(self._wrote), progress=progress)
+                )
+            saved = self._save(
+                state=document,
+                captured=captured,
+                name=name,
+                description=description,
+                retention_class=kept_as,
+                metadata=metadata,
+                overwrite=overwrite,
+                resumable=resumable,
+                pinned=pinned,
+                expires_in=expires_in,
+                checkpoint_id=checkpoint_id,
+            )
+        if captured.problem is not None:
+            self._warn_once(f"files are not captured: {captured.problem}")
+        return saved
+
+    def _save(
+        self,
+        *,
+        state: dict[str, Any],
+        captured: Captured,
+        name: str | None = None,
+        description: str | None = None,
+        retention_class: RetentionClass = "manual",
+        metadata: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        resumable: bool = True,
+        pinned: bool = False,
+        expires_in: timedelta | None = None,
+        checkpoint_id: str | None = None,
+    ) -> Checkpoint:
+        """Store a checkpoint whose files are captured already."""
+        identity = check_uuid(checkpoint_id, "checkpoint id") if checkpoint_id else new_id()
+        title = name if name is not None else f"{retention_class}-{identity}"
         now = utc_now()
-        expires_at = _expiry(now, expires_in)
+        git = captured.git
         with self._lock:
             self._pick_up()
-            carried = carried_tasks(self._completed, document)
-            context = {CARRIED: carried} if carried else None
-            for attempt in self._recorder.attempts(document, context):
+            carried = carried_tasks(self._completed, state)
+            context = {**({CARRIED: carried} if carried else {}), **captured.context()}
+            for attempt in self._recorder.attempts(state, context or None):
                 with attempt as encoded:
-                    result = self._store.put(
+                    result = self._put(
                         NewCheckpoint(
                             id=identity,
                             session_id=self.id,
@@ -196,38 +260,66 @@ class Session:
                             chunks=encoded.chunks,
                             expects=encoded.expects,
                             size_bytes=encoded.size_bytes,
-                            checkpoint_type=TYPE_OF_CLASS[kept_as],
-                            retention_class=kept_as,
+                            checkpoint_type=TYPE_OF_CLASS[retention_class],
+                            retention_class=retention_class,
                             parent_id=self._head,
-                            label=label_for(now) if kept_as != "step" else None,
+                            label=label_for(now) if retention_class != "step" else None,
                             description=description,
                             git_branch=git.branch if git else None,
                             git_commit=git.commit if git else None,
                             git_uncommitted=git.uncommitted if git else False,
+                            workspace_commit=captured.commit,
+                            pack_required=captured.packed,
                             resumable=resumable,
                             pinned=pinned,
-                            expires_at=expires_at,
+                            expires_at=_expiry(now, expires_in),
                             metadata=metadata,
                             replace=overwrite,
-                            trim=self._around.policy.trim_for(kept_as),
-                        )
+                            trim=self._around.policy.trim_for(retention_class),
+                        ),
+                        captured,
                     )
                     if not result.created:
-                        self._check_retry(result.record, title, document)
-            self._completed = completed_tasks([*carried, *tasks_in(document)])
+                        self._check_retry(result.record, title, state)
+            self._completed = completed_tasks([*carried, *tasks_in(state)])
             self._head = result.record.id
-            if not resumable or expires_at is not None:
+            if not resumable or expires_in is not None:
                 # Nobody can count on this one: the same state, saved by itself, is worth a save.
                 self._recorder.forget()
+            self._wrote.difference_update(captured.told)
         return Checkpoint.of(result.record, self._store)
+
+    def _put(self, draft: NewCheckpoint, captured: Captured) -> PutResult:
+        try:
+            return self._store.put(draft)
+        except PackMissing:
+            if captured.snapshot is None or self._around.files is None:
+                raise
+            # A sweep came between the pack and its checkpoint.
+            self._around.files.send(captured.snapshot)
+            return self._store.put(draft)
+
+    def wrote(self, *paths: str | PathLike[str]) -> None:
+        """Tell which files this session wrote, so that the next save records it.
+
+        A rollback with ``only_mine`` goes by it. Sessions that never tell are taken to have written
+        whatever changed before their saves.
+        """
+        if self._around.files is not None:
+            relative = self._around.files.workspace.relative
+            self._wrote.update(relative(path) for path in paths)
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            self.log("warning", message)
 
     def record_failure(
         self, error: BaseException, *, state: Mapping[str, Any] | None = None
     ) -> Checkpoint:
         """Save a ``failure`` checkpoint with what went wrong; without ``state``, with the latest."""
         if state is None:
-            latest = self._find_latest()
-            state = latest.state if latest is not None else {}
+            state = self._present_state()
         details = error_document(error)
         saved = self.save_checkpoint(
             state=state, retention_class="failure", metadata={"error": details}
@@ -241,27 +333,39 @@ class Session:
     ) -> Iterator[Checkpoint]:
         """Save an automatic checkpoint, then run the block.
 
-        If the block raises, a ``failure`` checkpoint is saved that holds the state from before the
-        block together with the error, and the exception goes on. Resuming continues from there.
+        If the block raises, a ``failure`` checkpoint keeps the error together with the files as they
+        were then; files and state go back to what they were before the block, and the exception goes
+        on. Both can be looked at later, and the rollback can be undone.
         """
+        check_name(name)
         before = state() if callable(state) else state
         if before is None:
-            latest = self._find_latest()
-            before = latest.state if latest is not None else {}
+            before = self._present_state()
         saved = self.save_checkpoint(
-            state=before, retention_class="automatic", metadata={"guard": check_name(name)}
+            state=before, retention_class="automatic", metadata={"guard": name}
         )
         # Read now and kept aside: the block may change its state, and further guards within it may
         # trim this checkpoint.
         kept = Content(self._store, saved.id).read().state
         try:
             yield saved
-        except BaseException as error:
-            try:
-                self.record_failure(error, state=kept)
-            except HoldfastError as second:
-                error.add_note(f"the failure could not be recorded: {second}")
+        except GeneratorExit:
+            # Nobody left the block: the context manager itself was thrown away.
             raise
+        except BaseException as error:
+            self._fall_back(saved, kept, error)
+            raise
+
+    def _fall_back(self, saved: Checkpoint, state: dict[str, Any], error: BaseException) -> None:
+        """Record a failure and return to the checkpoint from before it; say so if that fails too."""
+        try:
+            self.record_failure(error, state=state)
+            with self._lock:
+                if first(self._store.list_checkpoints(CheckpointQuery(id=saved.id))) is None:
+                    saved = self._save(state=state, captured=Captured.again(saved.record))
+            self._rollbacks.roll_back(saved.record, Request())
+        except HoldfastError as second:
+            error.add_note(f"it could not be rolled back: {second}")
 
     def autosave(
         self,
@@ -440,6 +544,59 @@ class Session:
         """Tell which memory references of the present state are present, missing or changed."""
         return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
 
+    # Going back ------------------------------------------------------------------------------
+
+    def rollback(
+        self,
+        reference: str,
+        *,
+        paths: Sequence[str] | None = None,
+        dry_run: bool = False,
+        move_head: bool = False,
+        only_mine: bool = False,
+        state: bool | None = None,
+        files: bool = True,
+    ) -> RollbackReport:
+        """Put state and files back to a checkpoint; `undo` takes that back.
+
+        A safety checkpoint is stored first. With ``paths`` (files or directories) only those come
+        back, and the state stays unless ``state=True``. ``only_mine`` leaves alone what other
+        sessions or people wrote. HEAD, branch and index of the user's repository stay where they are
+        unless ``move_head`` is set. With ``dry_run`` nothing changes; the report says what would. A
+        checkpoint that cannot be restored exactly is refused, and the nearest good one is named.
+        """
+        record = get_checkpoint_record(self._store, self.id, reference)
+        request = Request(
+            state=paths is None if state is None else state,
+            files=files,
+            paths=paths,
+            only_mine=only_mine,
+            move_head=move_head,
+            dry_run=dry_run,
+        )
+        return self._logged(self._rollbacks.roll_back(record, request), "rolled back to")
+
+    def undo(self, *, dry_run: bool = False) -> RollbackReport:
+        """Take back the last rollback. Raises `NothingToUndo` when there is none."""
+        return self._logged(self._rollbacks.undo(dry_run=dry_run), "undid a rollback:")
+
+    def redo(self, *, dry_run: bool = False) -> RollbackReport:
+        """Take back the last undo. Raises `NothingToUndo` when there is none."""
+        return self._logged(self._rollbacks.redo(dry_run=dry_run), "redid a rollback:")
+
+    def _logged(self, report: RollbackReport, what: str) -> RollbackReport:
+        if not report.dry_run:
+            name = report.checkpoint.name
+            self.log("info", f"{what} {name}", data={"checkpoint": report.checkpoint.id})
+        return report
+
+    def _present_state(self) -> dict[str, Any]:
+        """Return the state last saved or loaded, an empty one before the first save."""
+        try:
+            return self.get_state()
+        except CheckpointNotFound:
+            return {}
+
     # Changing --------------------------------------------------------------------------------
 
     def delete_checkpoint(self, reference: str, *, force: bool = False) -> None:
@@ -515,6 +672,7 @@ class Session:
 
     def resume_from(self, reference: str | None, *, force: bool = False) -> None:
         """Take up the named or the latest resumable checkpoint; none at all is a fresh start."""
+        self._rollbacks.settle()
         if reference is not None:
             self.load_checkpoint(reference, force=force)
             return

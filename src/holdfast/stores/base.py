@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from holdfast.errors import DigestMismatch
 from holdfast.model import (
@@ -55,6 +55,9 @@ class Store(ABC):
 
     url: str
     """Where the data is, without secrets: fit for messages and logs."""
+
+    shared: ClassVar[bool] = False
+    """Whether other machines read the same store, so that files have to travel through it."""
 
     @cached_property
     def cache(self) -> ChunkCache:

@@ -91,6 +91,8 @@ class PostgresStore(PostgresEffects):
     nothing is created, and `SchemaMissing` is raised if something would have to be.
     """
 
+    shared = True
+
     def __init__(
         self,
         url: str,

@@ -87,12 +87,14 @@ class Snapshot:
     """What one capture found.
 
     ``commit`` names the files for good; ``before`` is the project's previous snapshot, from whoever
-    made it. ``git`` is what the user's repository said at that moment, None outside of one.
+    made it, and ``touched`` the paths that looked different since. ``git`` is what the user's
+    repository said at that moment, None outside of one.
     """
 
     commit: str
     tree: str
     before: str | None
+    touched: tuple[str, ...]
     skipped: tuple[Skipped, ...]
     git: GitState | None
 

@@ -508,6 +508,7 @@ class Capture:
             commit=commit,
             tree=tree,
             before=before,
+            touched=tuple(sorted(found.drop | found.add.keys())) if before else (),
             skipped=tuple(details.skipped),
             git=status.state if status else None,
         )

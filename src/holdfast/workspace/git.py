@@ -13,7 +13,7 @@ work is done elsewhere: `capture` finds out what is there, `restore` puts it bac
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -38,13 +38,20 @@ from holdfast.workspace.base import (
     Sweep,
     Usage,
 )
-from holdfast.workspace.capture import Capture
+from holdfast.workspace.capture import NOTE, Capture
 from holdfast.workspace.compare import changes_between, text_between
 from holdfast.workspace.details import Details
+from holdfast.workspace.packs import export_pack, import_pack
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import find_git
 from holdfast.workspace.repository import Repository, read_git_state
-from holdfast.workspace.restore import Restore, finish_interrupted
+from holdfast.workspace.restore import (
+    After,
+    Before,
+    Restore,
+    finish_interrupted,
+    finished_note,
+)
 
 STORE: Final = "workspace.git"
 _DEFAULT_GROUP: Final = "local"
@@ -161,7 +168,8 @@ class Workspace:
         keep: Callable[[Change, str], str | None] | None = None,
         move_head: bool = False,
         dry_run: bool = False,
-        before: Callable[[Snapshot], None] | None = None,
+        before: Before | None = None,
+        after: After | None = None,
     ) -> RestoreReport:
         """Make the project's files what a snapshot holds, or refuse and change nothing.
 
@@ -169,9 +177,13 @@ class Workspace:
         written, only what the safety snapshot holds is deleted, and the result is read again and
         compared. ``paths`` (files or directories) restores a part. ``keep(change, safety)`` may
         return a reason to leave a path alone; such paths are reported as conflicts. ``move_head`` also
-        puts HEAD, branch, index and a merge or rebase in progress where they were. ``before`` is
-        called with the safety snapshot when nothing was changed yet; what it raises stops the restore.
-        With ``dry_run`` nothing is changed.
+        puts HEAD, branch, index and a merge or rebase in progress where they were. With ``dry_run``
+        nothing is changed.
+
+        ``before`` is called with the safety snapshot when nothing was changed yet; what it raises stops
+        the restore, and what it returns (a mapping with an ``id``) is what `take_finished` answers
+        should this process be killed and another finish the work. ``after`` is called with the
+        snapshot of the result before the restore counts as done.
         """
         find_git()
         self._check(commit)
@@ -181,7 +193,12 @@ class Workspace:
             finish_interrupted(self._store, self.limits, repository)
             work = Restore(self._store, self.limits, repository, commit, group=self._group)
             return work.run(
-                paths=wanted, keep=keep, move_head=move_head, dry_run=dry_run, before=before
+                paths=wanted,
+                keep=keep,
+                move_head=move_head,
+                dry_run=dry_run,
+                before=before,
+                after=after,
             )
 
     def recover(self) -> RestoreReport | None:
@@ -190,6 +207,34 @@ class Workspace:
             return None
         with self._store.working():
             return finish_interrupted(self._store, self.limits, Repository.find(self.root))
+
+    def take_finished(self, purpose_id: str) -> bool:
+        """Tell, once, whether a killed restore with this purpose was finished by somebody else."""
+        name = finished_note(purpose_id)
+        if not (self._store.home / name).exists():
+            return False
+        self._store.remove_note(name)
+        return True
+
+    # Another machine -------------------------------------------------------------------------
+
+    def export_pack(self, commit: str, *, without: Sequence[str] = ()) -> bytes:
+        """Return a snapshot as one git pack, less what the snapshots ``without`` already hold."""
+        self._check(commit)
+        return export_pack(self._store, commit, without)
+
+    def import_packs(self, commit: str, packs: Iterable[bytes]) -> None:
+        """Take in a snapshot from elsewhere: its packs, bases first. Every object is hashed."""
+        with self._store.working():
+            self._store.prepare(sha256=len(commit) == 64)
+            for data in packs:
+                import_pack(self._store, data)
+            self._store.read_commit(commit)
+            self._store.keep(self._group, commit, last=False)
+
+    def last(self) -> str | None:
+        """Return the project's latest snapshot, whoever made it."""
+        return self._store.read_note(NOTE).get("commit")
 
     # Upkeep ----------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import new as new_hash
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 from holdfast.errors import (
     SnapshotCorrupt,
@@ -137,6 +137,8 @@ class PrivateStore:
         _write_if_other(self.home / "info" / "attributes", _ATTRIBUTES)
         for name in _FOREIGN:
             (self.home / name).unlink(missing_ok=True)
+        # To the user's repository this directory is as if it were not there.
+        _write_if_other(self.home / ".gitignore", b"*\n")
 
     def write_excludes(self, rules: str) -> None:
         """Have git ignore what some rules say."""
@@ -249,25 +251,24 @@ class PrivateStore:
             names_file.write("".join(f"{name}\n" for name in wanted).encode())
             names_file.seek(0)
             process = self.git.start("cat-file", "--batch", "--buffer", stdin=names_file)
-        if process.stdout is None:
-            raise WorkspaceUnavailable("git gives no answers")
+        answers = cast("IO[bytes]", process.stdout)
         try:
             for name in wanted:
-                header = process.stdout.readline().split()
+                header = answers.readline().split()
                 if len(header) != 3:
                     if header[1:] == [b"missing"]:
                         raise SnapshotNotFound(f"the private store has no object {name}")
                     raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
                 size = int(header[2])
-                data = process.stdout.read(size)
-                process.stdout.read(1)
+                data = answers.read(size)
+                answers.read(1)
                 found = header[1].decode()
                 if len(data) != size or found != (kind or found) or not _fits(name, found, data):
                     raise SnapshotCorrupt(f"object {name} of the private store is damaged")
                 yield name, data
         finally:
             process.kill()
-            process.stdout.close()
+            answers.close()
             if process.stderr is not None:
                 process.stderr.close()
             process.wait()
@@ -292,11 +293,13 @@ class PrivateStore:
 
     # References ------------------------------------------------------------------------------
 
-    def keep(self, group: str, commit: str, *, deadline: Deadline | None = None) -> None:
+    def keep(
+        self, group: str, commit: str, *, last: bool = True, deadline: Deadline | None = None
+    ) -> None:
         """Hold on to a commit under the name of those who need it."""
         name = f"{_REFS}/{group}/{commit}"
         # The last snapshot is held in any case: the next capture builds on it.
-        wanted = {name, _LAST}
+        wanted = {name, _LAST} if last else {name}
         missing = [
             one for one in sorted(wanted) if _read(self.home / one).strip() != commit.encode()
         ]

@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.errors import (
     HoldfastError,
@@ -34,6 +34,11 @@ from holdfast.workspace.plan import Keep, Plan, Side, make_plan
 from holdfast.workspace.position import Move, Mover, Position, from_document, to_document
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.repository import Repository
+
+# Called with the safety snapshot before anything is changed: may tell what this is for, or raise.
+Before: TypeAlias = Callable[[Snapshot], Mapping[str, Any] | None]
+# Called with the snapshot of the result, while the journal still stands.
+After: TypeAlias = Callable[[Snapshot], None]
 
 JOURNAL: Final = "journal.json"
 SAFETY_GROUP: Final = "safety"
@@ -66,7 +71,8 @@ class Restore:
         keep: Keep | None,
         move_head: bool,
         dry_run: bool,
-        before: Callable[[Snapshot], None] | None,
+        before: Before | None,
+        after: After | None,
     ) -> RestoreReport:
         """Do it; see `Workspace.restore`."""
         safety = self._capture()
@@ -81,16 +87,15 @@ class Restore:
         report = self._report(safety, plan, mover.preview() if mover else None, dry_run=dry_run)
         if dry_run:
             return report
-        if before is not None:
-            before(safety)
-        if not plan and mover is None:
-            return _landed(report, safety.commit)
+        purpose = before(safety) if before is not None else None
         if mover is not None:
             mover.announce(self._mark)
         old = Position.of(*_position_parts(self._store, safety.commit))
         new = Position.of(*_position_parts(self._store, self._target.commit)) if mover else None
         self._store.write_note(
-            JOURNAL, _journal(self._mark, safety, self._target, plan, old, new), durable=True
+            JOURNAL,
+            _journal(self._mark, safety, self._target, plan, old, new, purpose),
+            durable=True,
         )
         try:
             Applier(self._store, self._mark).carry_out(plan)
@@ -100,10 +105,13 @@ class Restore:
         except BaseException as error:
             self._revert(plan, old if mover and mover.started else None, error)
             raise
+        if after is not None:
+            # What this raises leaves the journal: the files are right, the rest is to be made up for.
+            after(landed)
         self._store.remove_note(JOURNAL)
         if mover is not None:
             mover.conclude()
-        return _landed(self._report(safety, plan, move, dry_run=False), landed.commit)
+        return replace(self._report(safety, plan, move, dry_run=False), landed=landed.commit)
 
     # Before ----------------------------------------------------------------------------------
 
@@ -245,6 +253,9 @@ def finish_interrupted(
         old = from_document(journal["old"]) if moved else None
         _take_back(store, repository, applier, left, old, mark, error)
         return None
+    if journal.get("purpose") is not None:
+        # Whoever began it has more to do; this tells that the files are done.
+        store.write_note(finished_note(journal["purpose"]["id"]), journal["purpose"], durable=True)
     store.remove_note(JOURNAL)
     if mover is not None:
         mover.conclude()
@@ -258,6 +269,11 @@ def finish_interrupted(
         commits=move.commits if move else (),
         backup=move.backup if move else None,
     )
+
+
+def finished_note(purpose_id: str) -> str:
+    """Return the name of the note about a restore that somebody else finished."""
+    return f"finished-{purpose_id}.json"
 
 
 def _take_back(
@@ -336,8 +352,10 @@ def _journal(
     plan: Plan,
     old: Position | None,
     new: Position | None,
+    purpose: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     return {
+        "purpose": dict(purpose) if purpose is not None else None,
         "mark": mark,
         "safety": safety.commit,
         "target": target.commit,
@@ -345,10 +363,6 @@ def _journal(
         "old": to_document(old),
         "new": to_document(new),
     }
-
-
-def _landed(report: RestoreReport, commit: str) -> RestoreReport:
-    return replace(report, landed=commit)
 
 
 def _backup_label(mark: str) -> str:

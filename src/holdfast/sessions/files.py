@@ -1,0 +1,217 @@
+"""The project's files as checkpoints see them: captured before each save, fetched before each rollback.
+
+Files come first, then the database's row that names them. A sweep is kept away in between, so that a row
+never names a snapshot that is gone; a crash in between leaves a snapshot that no row names, for the next
+sweep. With a store that several machines share, the snapshot's objects travel along as packs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.config import WorkspaceSettings
+from holdfast.errors import (
+    PackMissing,
+    SnapshotNotFound,
+    WorkspaceRefused,
+    WorkspaceTimeout,
+    WorkspaceUnavailable,
+)
+from holdfast.model import CheckpointQuery, CheckpointRecord, PackReport
+from holdfast.stores.base import Store
+from holdfast.workspace.base import (
+    MB,
+    GitState,
+    Limits,
+    Progress,
+    Snapshot,
+    Sweep,
+    as_document,
+    readable,
+)
+from holdfast.workspace.git import Workspace
+from holdfast.workspace.repository import read_git_state
+
+GIT: Final = "git"
+FILES: Final = "workspace"
+_NAMED: Final = 1000
+# What keeps files from being captured, but not the state from being saved.
+_Stays: Final = (WorkspaceUnavailable, WorkspaceTimeout, WorkspaceRefused)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a save knows about the files. ``problem`` tells why there is no snapshot."""
+
+    git: GitState | None = None
+    snapshot: Snapshot | None = None
+    told: tuple[str, ...] = ()
+    problem: str | None = None
+    packed: bool = False
+
+    @classmethod
+    def again(cls, record: CheckpointRecord) -> Captured:
+        """Return what an earlier checkpoint captured, to be stored under a second one."""
+        if record.workspace_commit is None:
+            return cls()
+        git = GitState(record.git_branch, record.git_commit, record.git_uncommitted)
+        return cls(git, Snapshot(record.workspace_commit, "", None, (), (), git))
+
+    @property
+    def commit(self) -> str | None:
+        """The snapshot's commit, if there is one."""
+        return self.snapshot.commit if self.snapshot is not None else None
+
+    def context(self) -> dict[str, Any]:
+        """Return what the checkpoint keeps of it beside the state."""
+        context: dict[str, Any] = {}
+        if self.git is not None:
+            context[GIT] = as_document(self.git)
+        if self.snapshot is not None:
+            wrote = self.told or self.snapshot.touched
+            context[FILES] = {
+                "told": bool(self.told),
+                # What is no text is kept as bytes: it has to match a path again.
+                "wrote": [_storable(path) for path in wrote[:_NAMED]],
+                "wrote_count": len(wrote),
+                "skipped": [
+                    [readable(one.path), one.reason] for one in self.snapshot.skipped[:_NAMED]
+                ],
+                "skipped_count": len(self.snapshot.skipped),
+            }
+        elif self.problem is not None:
+            context[FILES] = {"problem": self.problem}
+        return context
+
+
+def limits_from(settings: WorkspaceSettings) -> Limits:
+    """Return the bounds that a project's settings ask for."""
+    return Limits(
+        max_file_bytes=settings.max_file_mb * MB,
+        quota_bytes=settings.quota_mb * MB,
+        seconds=settings.seconds,
+        include=settings.include,
+    )
+
+
+def paths_written(context: Mapping[str, Any]) -> tuple[set[str], bool]:
+    """Return the paths that a checkpoint's session wrote before it, and whether that is all of them."""
+    files = context.get(FILES, {})
+    wrote = files.get("wrote", [])
+    paths = {
+        one if isinstance(one, str) else one.decode("utf-8", "surrogateescape") for one in wrote
+    }
+    return paths, files.get("wrote_count", 0) == len(wrote)
+
+
+class ProjectFiles:
+    """The files of one project, for the sessions of one store."""
+
+    def __init__(
+        self, store: Store, project_dir: Path, *, limits: Limits | None = None, share: bool = True
+    ) -> None:
+        self._store = store
+        self._project_dir = project_dir
+        self._limits = limits
+        self._share = share and store.shared
+        self._opened: Workspace | None = None
+
+    @property
+    def workspace(self) -> Workspace:
+        """The project's workspace. Raises `WorkspaceRefused` for a directory that is none."""
+        if self._opened is None:
+            group = sha256(self._store.url.encode()).hexdigest()[:16]
+            self._opened = Workspace(self._project_dir, limits=self._limits, group=group)
+        return self._opened
+
+    @contextmanager
+    def captured(
+        self,
+        paths: Sequence[str | PathLike[str]] | None = None,
+        *,
+        told: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> Iterator[Captured]:
+        """Capture the files, or the ``paths`` of them, and keep sweeps away during the block.
+
+        Where files cannot be captured at all (no git, no time, not a project) the state is still
+        worth saving: the reason takes the snapshot's place.
+        """
+        with ExitStack() as stack:
+            try:
+                workspace = self.workspace
+                stack.enter_context(workspace.saving())
+                snapshot = workspace.snapshot(paths, progress=progress)
+            except _Stays as error:
+                found = Captured(git=read_git_state(self._project_dir), problem=str(error))
+            else:
+                wrote = {*told, *(workspace.relative(path) for path in paths or ())}
+                found = self.describe(snapshot, tuple(sorted(wrote)))
+            yield found
+
+    def describe(self, snapshot: Snapshot, told: tuple[str, ...] = ()) -> Captured:
+        """Return a snapshot as a save needs it; where the store is shared, its pack is sent."""
+        if self._share:
+            self.send(snapshot)
+        return Captured(git=snapshot.git, snapshot=snapshot, told=told, packed=self._share)
+
+    def send(self, snapshot: Snapshot) -> None:
+        """Store a snapshot's pack for other machines, with what the one before it lacks."""
+        commit, before = snapshot.commit, snapshot.before
+        near = self._store.find_packs([one for one in (commit, before) if one])
+        if commit in near:
+            return
+        needs = [before] if before in near and before is not None else []
+        data = self.workspace.export_pack(commit, without=needs)
+        try:
+            self._store.put_pack(commit, needs=needs, data=data)
+        except PackMissing:
+            data = self.workspace.export_pack(commit)
+            self._store.put_pack(commit, needs=(), data=data)
+
+    def sweep(self, *, dry_run: bool = False) -> tuple[Sweep, PackReport]:
+        """Let go of snapshots and packs that no checkpoint names any more."""
+        snapshots = self.workspace.gc(self._store.workspace_commits, dry_run=dry_run)
+        packs = self._store.sweep_packs(dry_run=dry_run)
+        return snapshots, packs
+
+    def problems(self) -> dict[str, str]:
+        """Return what is wrong with the files of which checkpoint, each object hashed anew."""
+        named: dict[str, list[str]] = {}
+        for record in self._store.list_checkpoints(CheckpointQuery()):
+            if record.workspace_commit is not None:
+                named.setdefault(record.workspace_commit, []).append(record.id)
+        held = self.workspace.snapshots()
+        wrong = {one.commit: one.problem for one in self.workspace.verify(named.keys() & held)}
+        if not self._share:
+            wrong |= dict.fromkeys(named.keys() - held, "its files are not in the private store")
+        return {
+            checkpoint: problem for commit, problem in wrong.items() for checkpoint in named[commit]
+        }
+
+    def fetch(self, commit: str) -> None:
+        """Have a snapshot in the private store, from the shared one if need be."""
+        if self.workspace.has(commit):
+            return
+        if not self._share:
+            raise SnapshotNotFound(
+                f"the files of this checkpoint ({commit[:12]}) are not in this project's private "
+                "store, and this database does not hold them: they were captured elsewhere"
+            )
+        have = self.workspace.snapshots()
+        packs = self._store.read_packs(commit, have=have)
+        self.workspace.import_packs(commit, (one.data for one in packs))
+
+
+def _storable(path: str) -> str | bytes:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "surrogateescape")
+    return path

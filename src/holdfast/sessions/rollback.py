@@ -1,0 +1,346 @@
+"""Going back: state and files of a session as a checkpoint holds them, and forward again.
+
+A rollback adds to the history and takes nothing from it. It stores a *safety* checkpoint of how things
+are, puts the files back, and stores a *landing* checkpoint with the old state and files: from then on that
+is the latest. Undoing it is a rollback to the safety checkpoint, redoing one to the undo's own.
+
+Killed in between, the safety checkpoint is the latest. If the files had begun to change, whoever comes next
+finishes them (`Workspace.recover`) and this session's next start stores the landing; if not, nothing had
+happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from holdfast.errors import (
+    HoldfastError,
+    IntegrityError,
+    LookupFailedError,
+    NothingToUndo,
+    SnapshotNotFound,
+)
+from holdfast.model import CheckpointQuery, CheckpointRecord
+from holdfast.sessions.checkpoint import Checkpoint
+from holdfast.sessions.files import Captured, ProjectFiles, paths_written
+from holdfast.stores.base import Store, first
+from holdfast.workspace.base import Change, RestoreReport, Snapshot
+
+if TYPE_CHECKING:
+    from holdfast.workspace.plan import Keep
+
+Kind: TypeAlias = Literal["rollback", "undo", "redo"]
+
+ROLLBACK: Final = "rollback"
+_SAFETY_DAYS: Final = timedelta(days=30)
+_LOOKED_AT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackReport:
+    """What a rollback did, or with ``dry_run`` would do.
+
+    ``files`` is None when no files were asked for or the checkpoint holds none; ``notes`` say so.
+    ``safety`` holds how things were; ``landed`` is the new latest checkpoint.
+    """
+
+    checkpoint: Checkpoint
+    files: RestoreReport | None
+    state: bool
+    safety: Checkpoint | None = None
+    landed: Checkpoint | None = None
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be rolled back, and how far."""
+
+    kind: Kind = "rollback"
+    state: bool = True
+    files: bool = True
+    paths: Sequence[str] | None = None
+    only_mine: bool = False
+    move_head: bool = False
+    dry_run: bool = False
+    undoes: str | None = None
+
+    def to_metadata(self, phase: str, target: str) -> dict[str, Any]:
+        """Return what the safety and the landing checkpoint remember of it."""
+        return {
+            ROLLBACK: {
+                "phase": phase,
+                "kind": self.kind,
+                "target": target,
+                "state": self.state,
+                "files": self.files,
+                "paths": list(self.paths) if self.paths is not None else None,
+                "move_head": self.move_head,
+                "undoes": self.undoes,
+            }
+        }
+
+
+class Rollbacks:
+    """The rollbacks of one session.
+
+    ``save(state, captured, metadata, …)`` stores a checkpoint of it, ``take_up(record)`` lets it go on
+    from one, and ``present()`` returns its state now.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        files: ProjectFiles | None,
+        session_id: str,
+        *,
+        save: Callable[..., Checkpoint],
+        take_up: Callable[[CheckpointRecord], Checkpoint],
+        present: Callable[[], dict[str, Any]],
+        unsaved: Callable[[], set[str]],
+    ) -> None:
+        self._store = store
+        self._files = files
+        self._session_id = session_id
+        self._save = save
+        self._take_up = take_up
+        self._present = present
+        self._unsaved = unsaved
+
+    # There and back --------------------------------------------------------------------------
+
+    def roll_back(self, record: CheckpointRecord, request: Request) -> RollbackReport:
+        """Go back to a checkpoint. What cannot be read stops it before anything is touched."""
+        target = Checkpoint.of(record, self._store)
+        try:
+            target.content.read()
+            commit = self._commit_to_restore(record, request)
+        except (IntegrityError, SnapshotNotFound) as error:
+            raise type(error)(f"{error}{self._nearest_good(record)}") from error
+        notes = []
+        if request.files and commit is None:
+            notes.append(
+                f"checkpoint {record.name!r} was saved without files: only the state changes"
+            )
+        files = self._files
+        if commit is None or files is None:
+            return self._roll_state_back(target, request, tuple(notes))
+        stored: dict[str, Checkpoint] = {}
+
+        def before(safety: Snapshot) -> Mapping[str, Any]:
+            stored["safety"] = self._save_safety(files.describe(safety), target, request)
+            return {"id": stored["safety"].id}
+
+        def after(landed: Snapshot) -> None:
+            stored["landed"] = self._land(files.describe(landed), target, request, stored["safety"])
+
+        with files.workspace.saving():
+            report = files.workspace.restore(
+                commit,
+                paths=request.paths,
+                keep=self._keep_others(record) if request.only_mine else None,
+                move_head=request.move_head,
+                dry_run=request.dry_run,
+                before=before,
+                after=after,
+            )
+        return RollbackReport(
+            checkpoint=target,
+            files=report,
+            state=request.state,
+            safety=stored.get("safety"),
+            landed=stored.get("landed"),
+            notes=tuple(notes),
+            dry_run=request.dry_run,
+        )
+
+    def undo(self, *, dry_run: bool = False) -> RollbackReport:
+        """Take back the last rollback that was not taken back yet."""
+        undone: set[str] = set()
+        for record, facts in self._landings():
+            if facts["kind"] == "undo":
+                undone.add(facts["undoes"])
+            elif record.id not in undone:
+                return self._reverse(record, facts, "undo", dry_run=dry_run)
+        raise NothingToUndo(f"session {self._session_id} has no rollback to undo")
+
+    def redo(self, *, dry_run: bool = False) -> RollbackReport:
+        """Take back the last undo, unless another rollback came after it."""
+        redone: set[str] = set()
+        for record, facts in self._landings():
+            if facts["kind"] == "redo":
+                redone.add(facts["undoes"])
+            elif facts["kind"] == "rollback":
+                break
+            elif record.id not in redone:
+                return self._reverse(record, facts, "redo", dry_run=dry_run)
+        raise NothingToUndo(f"session {self._session_id} has no undo to redo")
+
+    def settle(self) -> None:
+        """Store the landing of a rollback that was killed after its files had begun to change."""
+        latest = first(
+            self._store.list_checkpoints(CheckpointQuery(self._session_id, namespace="", limit=1))
+        )
+        facts = _facts(latest) if latest is not None else None
+        if latest is None or facts is None or facts["phase"] != "safety" or self._files is None:
+            return
+        try:
+            workspace = self._files.workspace
+            workspace.recover()
+            if not workspace.take_finished(latest.id):
+                return
+            record = first(self._store.list_checkpoints(CheckpointQuery(id=facts["target"])))
+        except HoldfastError:
+            return
+        if record is not None:
+            target = Checkpoint.of(record, self._store)
+            request = _request_of(facts)
+            with self._files.captured() as captured:
+                self._land(captured, target, request, Checkpoint.of(latest, self._store))
+
+    # Inside ----------------------------------------------------------------------------------
+
+    def _commit_to_restore(self, record: CheckpointRecord, request: Request) -> str | None:
+        if not request.files:
+            return None
+        if record.workspace_commit is None or self._files is None:
+            if not request.state:
+                why = (
+                    "file snapshots are off"
+                    if self._files is None
+                    else "it was saved without files"
+                )
+                raise SnapshotNotFound(f"checkpoint {record.name!r} has no files to restore: {why}")
+            return None
+        self._files.fetch(record.workspace_commit)
+        return record.workspace_commit
+
+    def _roll_state_back(
+        self, target: Checkpoint, request: Request, notes: tuple[str, ...]
+    ) -> RollbackReport:
+        if request.dry_run:
+            return RollbackReport(target, None, request.state, notes=notes, dry_run=True)
+        nothing = Captured()
+        safety = self._save_safety(nothing, target, request)
+        landed = self._land(nothing, target, request, safety)
+        return RollbackReport(target, None, request.state, safety, landed, notes)
+
+    def _save_safety(self, captured: Captured, target: Checkpoint, request: Request) -> Checkpoint:
+        return self._save(
+            state=self._present(),
+            captured=captured,
+            retention_class="manual",
+            expires_in=_SAFETY_DAYS,
+            description=f"before the {request.kind} to {target.name}",
+            metadata=request.to_metadata("safety", target.id),
+        )
+
+    def _land(
+        self, captured: Captured, target: Checkpoint, request: Request, safety: Checkpoint
+    ) -> Checkpoint:
+        state = self._take_up(target.record).state if request.state else self._present()
+        metadata = request.to_metadata("landed", target.id)
+        metadata[ROLLBACK]["safety"] = safety.id
+        return self._save(
+            state=state,
+            captured=captured,
+            retention_class="automatic",
+            description=f"{request.kind} to {target.name}",
+            metadata=metadata,
+        )
+
+    def _landings(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
+        query = CheckpointQuery(self._session_id, namespace="")
+        return [
+            (one, facts)
+            for one in self._store.list_checkpoints(query)
+            if (facts := _facts(one)) is not None and facts["phase"] == "landed"
+        ]
+
+    def _reverse(
+        self, landing: CheckpointRecord, facts: dict[str, Any], kind: Kind, *, dry_run: bool
+    ) -> RollbackReport:
+        safety = first(self._store.list_checkpoints(CheckpointQuery(id=facts["safety"])))
+        if safety is None:
+            raise NothingToUndo(
+                f"the checkpoint from before the last {facts['kind']} was removed, so it cannot be "
+                "taken back; roll back to another one (`holdfast log` lists them)"
+            )
+        return self.roll_back(safety, _request_of(facts, kind, undoes=landing.id, dry_run=dry_run))
+
+    def _keep_others(self, target: CheckpointRecord) -> Keep:
+        """Return a rule that spares what this session did not write, or others wrote after it."""
+        mine: dict[str, str] = {}
+        query = CheckpointQuery(self._session_id, namespace="")
+        for record in reversed(self._store.list_checkpoints(query)):
+            if record.seq > target.seq and record.workspace_commit is not None:
+                loaded = self._store.load(record.id)
+                paths, _ = paths_written(loaded[1].context if loaded is not None else {})
+                mine |= dict.fromkeys(paths, record.workspace_commit)
+        unsaved = self._unsaved()
+        changed_since: dict[str, set[str]] = {}
+
+        def keep(change: Change, safety: str) -> str | None:
+            if change.path in unsaved:
+                return None
+            if change.path not in mine:
+                return "this session did not write it"
+            commit = mine[change.path]
+            if commit not in changed_since and self._files is not None:
+                later = self._files.workspace.diff(commit, safety)
+                changed_since[commit] = {one.path for one in later}
+            if change.path in changed_since[commit]:
+                return "it was changed by somebody else after this session wrote it"
+            return None
+
+        return keep
+
+    def _nearest_good(self, bad: CheckpointRecord) -> str:
+        """Return a sentence that names the nearest checkpoint that can be restored."""
+        query = CheckpointQuery(self._session_id, namespace="", limit=_LOOKED_AT)
+        others = [one for one in self._store.list_checkpoints(query) if one.id != bad.id]
+        for record in sorted(others, key=lambda one: abs(one.seq - bad.seq)):
+            try:
+                if self._store.load(record.id) is None:
+                    continue
+                if record.workspace_commit is not None and self._files is not None:
+                    self._files.fetch(record.workspace_commit)
+                    if self._files.workspace.verify([record.workspace_commit]):
+                        continue
+            except (IntegrityError, LookupFailedError):
+                continue
+            return f". Nothing was changed; the nearest good checkpoint is {record.name!r}"
+        return ". Nothing was changed; no other checkpoint of the session can be restored"
+
+
+def is_of_rollback(record: CheckpointRecord) -> bool:
+    """Whether a checkpoint was stored by a rollback rather than by the agent."""
+    return _facts(record) is not None
+
+
+def _facts(record: CheckpointRecord) -> dict[str, Any] | None:
+    facts = (record.metadata or {}).get(ROLLBACK)
+    return facts if isinstance(facts, dict) and "phase" in facts else None
+
+
+def _request_of(
+    facts: Mapping[str, Any],
+    kind: Kind | None = None,
+    *,
+    undoes: str | None = None,
+    dry_run: bool = False,
+) -> Request:
+    return Request(
+        kind=kind or facts["kind"],
+        state=facts["state"],
+        files=facts["files"],
+        paths=facts["paths"],
+        only_mine=False,
+        move_head=facts["move_head"],
+        dry_run=dry_run,
+        undoes=undoes or facts["undoes"],
+    )
