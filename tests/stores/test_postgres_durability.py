@@ -14,6 +14,7 @@ from holdfast.checkpointers import PostgresCheckpointer, ensure_checkpoints_sche
 from holdfast.stores.postgres import PostgresStore
 from holdfast.testing.checkpointers import run
 from holdfast.testing.drafts import agent, checkpoint, session, write
+from holdfast.testing.effects import done, effect, place
 from tests.postgres_server import PostgresServer
 from tests.stores.postgres_drafts import schema_of
 
@@ -23,6 +24,7 @@ TABLES = (
     "session_checkpoints",
     "chunks",
     "checkpoint_writes",
+    "effects",
     "session_logs",
     "schema_migrations",
 )
@@ -91,6 +93,10 @@ def test_every_change_is_durable(store: PostgresStore) -> None:
     record = store.put(checkpoint(owner.id, contents=[b"content" * 99])).record
     store.mark_restored(record.id)
     store.put_writes(session(id=owner.id), "", "e", [write()])
+    for begun in (effect(owner.id), effect(owner.id, "large", outcome=done(b"returned" * 99))):
+        store.begin_effect(begun)
+        store.finish_effect(*place(begun), done())
+        store.finish_effect(*place(begun), done(b"other" * 99))
     store.append_log(owner.id, "info", "said")
     copy = store.copy_session(owner.id, session())
     past = datetime.now(UTC) - timedelta(seconds=5)

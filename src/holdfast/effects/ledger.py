@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, Final, NoReturn, TypeAlias, cast
@@ -154,8 +153,11 @@ class Ledger:
         if not is_async(call.function):
             return await run(self.perform, opened)
         try:
-            with self._inside(opened):
+            around = self._enter(opened)
+            try:
                 result = await opened.start()
+            finally:
+                _AROUND.reset(around)
         except GeneratorExit:
             raise  # the loop is gone: what was started is unknown
         except BaseException as error:
@@ -215,8 +217,11 @@ class Ledger:
     def perform(self, attempt: Attempt) -> Any:
         """Run a body that is no coroutine, and record how it ended."""
         try:
-            with self._inside(attempt):
+            around = self._enter(attempt)
+            try:
                 result = attempt.start()
+            finally:
+                _AROUND.reset(around)
         except BaseException as error:
             self.fail(attempt, error)
             raise
@@ -302,16 +307,11 @@ class Ledger:
             if not over and draft.key in scope.next:
                 heappush(scope.again.setdefault(draft.key, []), draft.occurrence)
 
-    @contextmanager
-    def _inside(self, attempt: Attempt) -> Iterator[None]:
+    def _enter(self, attempt: Attempt) -> Token[Any]:
         """Count the steps of a body apart: another attempt at it meets them again."""
         draft = attempt.draft
         place = f"{draft.key}\0{draft.occurrence}\0".encode()
-        token = _AROUND.set((self, Scope(place)))
-        try:
-            yield
-        finally:
-            _AROUND.reset(token)
+        return _AROUND.set((self, Scope(place)))
 
     def _attempt(self, draft: NewEffect, call: Call, *, recorded: bool) -> Attempt:
         return Attempt(draft, call, self._store.tenant, recorded)

@@ -241,7 +241,9 @@ def execute(connection: AnyConnection, statement: Statement) -> list[tuple[Any, 
     """Send one statement and return its rows, whatever row factory the connection has."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute(statement.sql, statement.params or None, binary=True)
-        return cursor.fetchall() if cursor.description else []
+        # Asking for the description would build an object for every column of every answer.
+        answered = cursor.pgresult is not None and cursor.pgresult.nfields > 0
+        return cursor.fetchall() if answered else []
 
 
 def migrate_schema(link: Link) -> None:
