@@ -71,10 +71,11 @@ def test_a_checkpoint_records_branch_and_dirtiness(repository: Path) -> None:
     (repository / "sub").mkdir()
     with SessionManager.open(project_dir=repository / "sub") as manager:
         session = manager.create_session("a")
+        (repository / "new.txt").write_text("new\n")
         saved = session.save_checkpoint("dirty", state={})
-        (repository / ".gitignore").write_text(".agents/\n")
-        git(repository, "add", ".gitignore")
-        git(repository, "commit", "-q", "-m", "ignore")
+        git(repository, "add", "new.txt")
+        git(repository, "commit", "-q", "-m", "new")
+        # What Holdfast itself keeps in .agents is nothing that the user could commit.
         clean = session.save_checkpoint("clean", state={})
     assert (saved.git_branch, saved.git_uncommitted) == ("main", True)
     assert (clean.git_branch, clean.git_uncommitted) == ("main", False)

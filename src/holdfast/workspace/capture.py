@@ -13,9 +13,11 @@ objects wait in `incoming` until all are on the disk. A capture that is killed l
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
+import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -30,7 +32,9 @@ from holdfast.workspace.ignores import excludes_for, tracked_although_ignored
 from holdfast.workspace.position import capture_position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline, Git, finish
-from holdfast.workspace.repository import Repository, Status
+from holdfast.workspace.repository import Repository
+from holdfast.workspace.repository import stamp as stamp_of
+from holdfast.workspace.standing import Standing
 
 NOTE: Final = "last.json"
 
@@ -80,6 +84,9 @@ class Capture:
         self._started = time.time_ns()
         # Which directories can be reached without passing through a link.
         self._real: dict[str, bool] = {"": True}
+        self._standing = (
+            Standing(repository, self._note, deadline=self._deadline) if repository else None
+        )
         # The untracked directories, as long as none of them holds a file to be added.
         self._hollow: list[str] | None = None
 
@@ -100,25 +107,28 @@ class Capture:
         if self._note.get("tree") is None:
             told = None
         self._copy_index()
-        self._store.incoming.open()
         try:
-            status = self._look(told)
+            self._look(told)
             self._look_at_rescued((*rescue, *held))
             self._fit_quota(rescue, held)
             if self._note.get("tree") is None:
                 self._details.defaults = self._learn_defaults()
             self._update_index()
+            if self._standing is not None:
+                self._standing.ask(told=told, unchanged=self._unchanged(told))
             if told is None:
                 self._look_for_empty_directories()
-            return self._finish(status, told, group)
+            return self._finish(told, group)
         finally:
+            if self._standing is not None:
+                self._standing.close()
             self._store.incoming.close()
             with suppress(FileNotFoundError):
                 self._index.unlink()
 
     # Looking ---------------------------------------------------------------------------------
 
-    def _look(self, told: Sequence[str] | None) -> Status | None:
+    def _look(self, told: Sequence[str] | None) -> None:
         git = self._store.git
         excludes = excludes_for(self._store.root, self._repository)
         self._found.rules_changed = excludes != self._details.excludes
@@ -130,15 +140,18 @@ class Capture:
                     "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some
                 )
                 self._consider(listed, known=True)
-            return self._status()
+            return
         arguments = ("diff-files", "-z", "--name-only", "--ignore-submodules=none")
         others = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
         dirty_process = git.start(*arguments, index=self._index) if self._index.exists() else None
         other_process = git.start(*others, index=self._index)
+        tracked_process = self._start_tracked()
+        out = b""
+        tracked = None
         try:
-            status = self._status()
+            if tracked_process is not None:
+                tracked = finish(tracked_process, ("ls-files",), deadline=self._deadline)
         finally:
-            out = b""
             if dirty_process is not None:
                 out = finish(dirty_process, arguments, deadline=self._deadline)
             other = finish(other_process, others, deadline=self._deadline)
@@ -150,12 +163,24 @@ class Capture:
             other = git.run(*others, index=self._index, deadline=self._deadline)
         self._consider(self._expand(_split(other)))
         self._consider(self._included())
-        self._consider(self._forced(), known=True)
+        self._consider(self._forced(tracked), known=True)
         self._forget_ignored()
-        return status
 
-    def _status(self) -> Status | None:
-        return self._repository.status(deadline=self._deadline) if self._repository else None
+    def _unchanged(self, told: Sequence[str] | None) -> bool:
+        """Whether everything that ``git status`` looks at is as the last capture left it."""
+        found = self._found
+        return not (
+            told is not None
+            or self._repository is None
+            or self._repository.below
+            or self._note.get("tree") is None
+            or self._note.get("tracks_own")
+            or self._note.get("nested")
+            or found.rules_changed
+            or found.add
+            or found.drop
+            or found.skipped
+        )
 
     def _paths(
         self, *arguments: str, git: Git | None = None, index: Path | None = None
@@ -226,14 +251,36 @@ class Capture:
         if wanted:
             yield from self._paths("ls-files", "-z", "-o", "--", *wanted)
 
-    def _forced(self) -> list[str]:
+    def _start_tracked(self) -> subprocess.Popen[bytes] | None:
+        """Start listing what the user's repository tracks, if that may be something new."""
+        if self._repository is None:
+            return None
+        mark = stamp_of(self._repository.index)
+        if mark == self._note.get("tracked_mark"):
+            return None
+        self._note["tracked_mark"] = mark
+        git = self._repository.git(disarm=False)
+        return git.start("ls-files", "-z", "-c", cwd=self._store.root)
+
+    def _forced(self, tracked: bytes | None) -> list[str]:
         """Return what the repositories here track although a rule ignores it."""
+        same = tracked is None or self._tracks_the_same(tracked)
         repositories = self._repositories()
-        mark = [[str(one.index), *_stamp(one.index)] for one in repositories]
-        if mark == self._note.get("index_mark") and not self._rules_touched():
+        inside = [one for one in repositories if one is not self._repository]
+        mark = [[str(one.index), *stamp_of(one.index)] for one in inside]
+        if same and mark == self._note.get("nested_mark") and not self._rules_touched():
             return []
-        self._note["index_mark"] = mark
+        self._note["nested_mark"] = mark
         return self._tracked_although_ignored(repositories)
+
+    def _tracks_the_same(self, tracked: bytes) -> bool:
+        """Whether the user's repository tracks the same names as before; its index may be new."""
+        own = (f"\0{path}/".encode() for path in NEVER_CAPTURED)
+        self._note["tracks_own"] = any(path in b"\0" + tracked for path in own)
+        digest = hashlib.sha256(tracked).hexdigest()
+        known = self._note.get("tracked")
+        self._note["tracked"] = digest
+        return digest == known
 
     def _repositories(self) -> list[Repository]:
         """Return the repository that the project lies in, and those that lie in the project."""
@@ -453,7 +500,7 @@ class Capture:
         looked = _lstat(path)
         return looked is None or not (stat.S_ISREG(looked.st_mode) or stat.S_ISLNK(looked.st_mode))
 
-    def _finish(self, status: Status | None, told: Sequence[str] | None, group: str) -> Snapshot:
+    def _finish(self, told: Sequence[str] | None, group: str) -> Snapshot:
         found = self._found
         details = self._details
         tree = self._note.get("tree")
@@ -465,6 +512,7 @@ class Capture:
                 .decode()
                 .strip()
             )
+        status = self._standing.answer() if self._standing is not None else None
         for path in found.drop:
             details.modes.pop(path, None)
         self._note_permissions()
@@ -633,11 +681,6 @@ def _lstat(path: Path) -> os.stat_result | None:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
-
-
-def _stamp(path: Path) -> list[int]:
-    looked = _lstat(path)
-    return [looked.st_mtime_ns, looked.st_size, looked.st_ino] if looked else []
 
 
 def _kind(mode: int) -> str:

@@ -10,7 +10,6 @@ a later capture would find the name and trust it. What a kill leaves here is thr
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -32,34 +31,29 @@ class Incoming:
     def __init__(self, home: Path, *, work_tree: Path, settings: Mapping[str, str]) -> None:
         self._folder = home / "incoming"
         self._objects = home / "objects"
-        self.git = Git(
+        self._opened = False
+        self._git = Git(
             home,
             work_tree=work_tree,
             objects=self._folder,
             settings={**settings, "core.fsyncMethod": "writeout-only"},
         )
 
-    def open(self) -> None:
-        """Begin with nothing; the store's own objects are seen from here."""
-        self.close()
-        (self._folder / "info").mkdir(parents=True)
-        (self._folder / "info" / "alternates").write_text("../objects\n")
-
-    def close(self) -> None:
-        """Throw away what was not delivered."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+    @property
+    def git(self) -> Git:
+        """Git that writes its objects here, and sees those of the store."""
+        if not self._opened:
+            self._throw_away()
+            (self._folder / "info").mkdir(parents=True, exist_ok=True)
+            (self._folder / "info" / "alternates").write_text("../objects\n")
+            self._opened = True
+        return self._git
 
     def deliver(self) -> None:
         """Wait until everything is on the disk, and move it into the store."""
-        found = [
-            Path(where, name)
-            for where, _, names in os.walk(self._folder)
-            for name in names
-            if Path(where).name != "info"
-        ]
-        if not found:
-            return
-        self._sync()
+        found = self._files() if self._opened else []
+        if found:
+            self._sync()
         made: set[Path] = set()
         for path in sorted(found, key=lambda one: _ORDER.get(one.suffix, 0)):
             target = self._objects / path.relative_to(self._folder)
@@ -67,6 +61,26 @@ class Incoming:
                 target.parent.mkdir(exist_ok=True)
                 made.add(target.parent)
             os.replace(path, target)
+        self._opened = False
+
+    def close(self) -> None:
+        """Throw away what was not delivered."""
+        if self._opened:
+            self._throw_away()
+            self._opened = False
+
+    def _throw_away(self) -> None:
+        for path in self._files():
+            path.unlink()
+
+    def _files(self) -> list[Path]:
+        # The directories stay for the next time: removing hundreds is what would take longest.
+        return [
+            Path(where, name)
+            for where, _, names in os.walk(self._folder)
+            for name in names
+            if not where.endswith("info")
+        ]
 
     def _sync(self) -> None:
         """Sync one file, and with it the journal and the drive's cache: what was sent before is safe."""

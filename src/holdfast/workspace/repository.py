@@ -6,13 +6,16 @@ index is not refreshed, so the repository's files are the same bytes afterwards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.base import GitState
-from holdfast.workspace.process import Deadline, Git
+from holdfast.workspace.base import NEVER_CAPTURED, GitState
+from holdfast.workspace.process import Deadline, Git, finish
 
 # What git leaves in its directory while something is in progress, and what that is called.
 OPERATIONS: Final = {
@@ -24,6 +27,8 @@ OPERATIONS: Final = {
     "BISECT_LOG": "bisect",
 }
 _SECONDS: Final = 20
+
+Mark: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +46,24 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository and the work tree that the project lies in."""
+    """A repository and the work tree that the project lies in.
+
+    ``below`` is where in it: empty at the top, else a path that ends with a slash.
+    """
 
     top: Path
     git_dir: Path
     common_dir: Path
+    below: str = ""
 
     @classmethod
     def find(cls, project_dir: Path) -> Repository | None:
         """Return the repository around a directory, a linked worktree's or submodule's too."""
-        tops = (project_dir, *project_dir.parents)
-        return next((found for top in tops if (found := cls.at(top)) is not None), None)
+        for top in (project_dir, *project_dir.parents):
+            if (found := cls.at(top)) is not None:
+                below = "".join(f"{part}/" for part in project_dir.relative_to(top).parts)
+                return replace(found, below=below)
+        return None
 
     @classmethod
     def at(cls, top: Path) -> Repository | None:
@@ -69,26 +81,45 @@ class Repository:
         plain = Git(self.git_dir, work_tree=self.top, common_dir=self.common_dir)
         if not disarm:
             return plain
-        listed = plain.run(
-            "config", "-z", "--name-only", "--get-regexp", "^filter[.]",
-            ok=(0, 1), deadline=deadline,
-        )  # fmt: skip
-        settings = {}
-        for setting in listed.decode("utf-8", "surrogateescape").split("\0"):
-            if setting:
-                driver = setting.rpartition(".")[0]
-                for key, value in (("clean", ""), ("process", ""), ("required", "false")):
-                    settings[f"{driver}.{key}"] = value
+        mark = self.settings_mark()
+        drivers = (
+            _filters(plain, deadline) if mark is None else _known_filters(self, mark, deadline)
+        )
+        settings = {
+            f"{driver}.{key}": value
+            for driver in drivers
+            for key, value in (("clean", ""), ("process", ""), ("required", "false"))
+        }
         return Git(self.git_dir, work_tree=self.top, common_dir=self.common_dir, settings=settings)
+
+    def settings_mark(self) -> Mark | None:
+        """Return what changes when the repository's settings do, None where others are included."""
+        files = (self.common_dir / "config", self.git_dir / "config.worktree")
+        try:
+            if any(b"include" in file.read_bytes().lower() for file in files if file.exists()):
+                return None
+        except OSError:
+            return None
+        return tuple(tuple(stamp(file)) for file in files)
 
     def status(self, *, deadline: Deadline | None = None) -> Status:
         """Return where it stands, and what of its index is in no commit."""
-        out = self.git(deadline=deadline).run(
+        process = self.start_status((), deadline=deadline)
+        return self.parse_status(finish(process, ("status",), deadline=deadline or Deadline()))
+
+    def start_status(
+        self, paths: Sequence[str], *, deadline: Deadline | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start ``git status``, of some paths from the top or of everything."""
+        return self.git(deadline=deadline).start(
             "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all",
-            "--ignore-submodules=dirty", "--find-renames",
-            deadline=deadline,
+            "--ignore-submodules=dirty", "--find-renames", "--", *paths,
         )  # fmt: skip
-        return _parse(out.decode("utf-8", "surrogateescape"), self.operation())
+
+    def parse_status(self, out: bytes) -> Status:
+        """Read what ``git status`` printed. Our own corner of the project is not the user's work."""
+        own = tuple(f"{self.below}{path}/" for path in NEVER_CAPTURED)
+        return _parse(out.decode("utf-8", "surrogateescape"), self.operation(), own)
 
     def operation(self) -> str | None:
         """Return what is in progress, if anything."""
@@ -100,6 +131,10 @@ class Repository:
     def head(self) -> str:
         """Return HEAD as it stands in its file: ``ref: refs/heads/…`` or a commit."""
         return (self.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
+
+
+_KNOWN: Final[dict[tuple[Repository, Mark], tuple[str, ...]]] = {}
+_REMEMBERED: Final = 16
 
 
 def read_git_state(project_dir: Path) -> GitState | None:
@@ -115,6 +150,37 @@ def read_git_state(project_dir: Path) -> GitState | None:
         return repository.status(deadline=Deadline(_SECONDS)).state
     except (WorkspaceError, OSError):
         return None
+
+
+def _known_filters(
+    repository: Repository, mark: Mark, deadline: Deadline | None
+) -> tuple[str, ...]:
+    """Return the filters for settings that were read before; kept here, where nobody can write."""
+    found = _KNOWN.get((repository, mark))
+    if found is None:
+        found = _filters(repository.git(disarm=False), deadline)
+        if len(_KNOWN) >= _REMEMBERED:
+            _KNOWN.clear()
+        _KNOWN[repository, mark] = found
+    return found
+
+
+def _filters(git: Git, deadline: Deadline | None) -> tuple[str, ...]:
+    """Return the names of the filters that a repository defines."""
+    listed = git.run(
+        "config", "-z", "--name-only", "--get-regexp", "^filter[.]", ok=(0, 1), deadline=deadline
+    )
+    names = listed.decode("utf-8", "surrogateescape").split("\0")
+    return tuple(dict.fromkeys(name.rpartition(".")[0] for name in names if name))
+
+
+def stamp(path: Path) -> list[int]:
+    """Return what `lstat` says of a file's version; empty when there is none."""
+    try:
+        looked = os.lstat(path)
+    except OSError:
+        return []
+    return [looked.st_mtime_ns, looked.st_ctime_ns, looked.st_size, looked.st_ino]
 
 
 def _git_dir(dot_git: Path) -> Path | None:
@@ -142,7 +208,7 @@ def _common_dir(git_dir: Path) -> Path:
     return git_dir / text.rstrip("\r\n")
 
 
-def _parse(status: str, operation: str | None) -> Status:
+def _parse(status: str, operation: str | None, own: tuple[str, ...]) -> Status:
     branch = commit = None
     staged: list[str] = []
     unstaged: list[str] = []
@@ -160,7 +226,8 @@ def _parse(status: str, operation: str | None) -> Status:
         elif entry.startswith("# branch.head "):
             branch = entry.removeprefix("# branch.head ")
         elif kind == "? ":
-            untracked.append(entry[2:])
+            if not entry.startswith(own, 2):
+                untracked.append(entry[2:])
         elif kind == "u ":
             fields = entry.split(" ", 10)
             unmerged.append(fields[10])
