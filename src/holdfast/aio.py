@@ -647,6 +647,10 @@ class AsyncSessionManager:
         """See `SessionManager.usage`."""
         return await self._run(self._manager.usage)
 
+    async def back_up(self, target: str | Path) -> None:
+        """See `SessionManager.back_up`."""
+        await self._run(self._manager.back_up, target)
+
     async def file_usage(self) -> Usage:
         """See `SessionManager.file_usage`."""
         return await self._run(self._manager.file_usage)

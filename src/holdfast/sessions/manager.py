@@ -329,6 +329,14 @@ class SessionManager:
             file_bytes=snapshots.bytes + packs.bytes,
         )
 
+    def back_up(self, target: str | Path) -> None:
+        """Write a consistent copy of an embedded database to a new file, beside running saves.
+
+        Use this rather than copying the file: what is in its log only would be missing. The snapshots
+        of files are in the project's ``.agents/workspace.git`` and are not in the copy.
+        """
+        self._store.back_up(Path(target))
+
     def file_usage(self) -> Usage:
         """Return what the snapshots of the project's files take on disk."""
         return self.workspace.usage()

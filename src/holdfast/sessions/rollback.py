@@ -11,7 +11,8 @@ happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -116,11 +117,9 @@ class Rollbacks:
     def roll_back(self, record: CheckpointRecord, request: Request) -> RollbackReport:
         """Go back to a checkpoint. What cannot be read stops it before anything is touched."""
         target = Checkpoint.of(record, self._store)
-        try:
+        with self._naming_a_good_one(record):
             target.content.read()
             commit = self._commit_to_restore(record, request)
-        except (IntegrityError, SnapshotNotFound) as error:
-            raise type(error)(f"{error}{self._nearest_good(record)}") from error
         notes = []
         if request.files and commit is None:
             notes.append(
@@ -138,7 +137,7 @@ class Rollbacks:
         def after(landed: Snapshot) -> None:
             stored["landed"] = self._land(files.describe(landed), target, request, stored["safety"])
 
-        with files.workspace.saving():
+        with self._naming_a_good_one(record, unless=stored), files.workspace.saving():
             report = files.workspace.restore(
                 commit,
                 paths=request.paths,
@@ -298,6 +297,21 @@ class Rollbacks:
             return None
 
         return keep
+
+    @contextmanager
+    def _naming_a_good_one(
+        self, record: CheckpointRecord, *, unless: Mapping[str, Checkpoint] | None = None
+    ) -> Iterator[None]:
+        """Let a refusal to restore a damaged checkpoint tell which other one can be restored.
+
+        Once the safety checkpoint is stored it is no refusal any more.
+        """
+        try:
+            yield
+        except (IntegrityError, SnapshotNotFound) as error:
+            if unless:
+                raise
+            raise type(error)(f"{error}{self._nearest_good(record)}") from error
 
     def _nearest_good(self, bad: CheckpointRecord) -> str:
         """Return a sentence that names the nearest checkpoint that can be restored."""

@@ -16,10 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from holdfast.errors import DigestMismatch
+from holdfast.errors import DigestMismatch, InvalidUrl
 from holdfast.model import (
     AgentRecord,
     CheckpointQuery,
@@ -375,6 +376,16 @@ class Store(ABC):
     @abstractmethod
     def total_bytes(self) -> int:
         """Return the bytes that all chunks of the tenant take as stored."""
+
+    def back_up(self, target: Path) -> None:
+        """Write a consistent copy of the database to a new file, beside running saves.
+
+        Raises `InvalidUrl` for a store that is not a file, or a target that exists.
+        """
+        raise InvalidUrl(
+            f"{self.url} is not a file that can be copied; nothing was written. Copy a PostgreSQL "
+            "database with pg_dump"
+        )
 
     @abstractmethod
     def close(self) -> None:

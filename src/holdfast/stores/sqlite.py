@@ -14,12 +14,13 @@ from urllib.parse import quote
 
 import apsw
 
+from holdfast.errors import InvalidUrl
 from holdfast.ids import check_tenant
 from holdfast.model import utc_now
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
 from holdfast.stores.sqlite_effects import SqliteEffects
 from holdfast.stores.sqlite_file import DatabaseFile
-from holdfast.stores.sqlite_schema import check_schema, ensure_schema
+from holdfast.stores.sqlite_schema import back_up, check_schema, ensure_schema
 from holdfast.stores.sqlite_writes import SqliteWrites
 
 
@@ -51,6 +52,11 @@ class SqliteStore(SqliteCheckpoints, SqliteEffects, SqliteWrites):
         self._now = now
         self._file = DatabaseFile(self.path, self.url, busy_timeout=busy_timeout)
         self._file.open(self._ensure_schema if ensure_schema else self._check_schema)
+
+    def back_up(self, target: Path) -> None:
+        if target.exists():
+            raise InvalidUrl(f"{target} exists already; nothing was written")
+        back_up(self._file, target)
 
     def _ensure_schema(self, connection: apsw.Connection) -> None:
         ensure_schema(connection, self._file)

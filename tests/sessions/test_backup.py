@@ -1,0 +1,68 @@
+"""A copy of a database that is being written to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast import SessionManager
+from holdfast.errors import InvalidUrl
+
+_WRITER = """
+import sys
+from holdfast import SessionManager
+with SessionManager.open(sys.argv[1], workspace=False) as manager:
+    session = manager.create_session("writer", session_id="busy")
+    for n in range(100_000):
+        session.save_checkpoint(f"c{n}", state={"n": n, "text": "x" * 3000, "list": list(range(n))})
+        print(n, flush=True)
+"""
+
+
+@pytest.mark.row("T20")
+def test_a_copy_of_a_live_database_is_consistent(tmp_path: Path) -> None:
+    url = tmp_path / "sessions.db"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(url)], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    try:
+        acknowledged = [int(writer.stdout.readline())]
+        with SessionManager.open(url, workspace=False, create=False) as manager:
+            for number in range(5):
+                acknowledged += [int(writer.stdout.readline()) for _ in range(5)]
+                manager.back_up(tmp_path / f"copy{number}.db")
+    finally:
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+    for number in range(5):
+        copy = tmp_path / f"copy{number}.db"
+        assert copy.stat().st_mode & 0o777 == 0o600
+        connection = apsw.Connection(str(copy))
+        assert connection.pragma("integrity_check") == "ok"
+        connection.close()
+        with SessionManager.open(copy, workspace=False, create=False) as manager:
+            report = manager.verify()
+            assert report.ok
+            # What was acknowledged before the copy began is in it.
+            assert report.checked >= 1 + 5 * (number + 1)
+            latest = manager.get_session("busy").latest_checkpoint()
+            assert latest.state["list"] == list(range(latest.state["n"]))
+
+
+def test_a_copy_overwrites_nothing_and_needs_a_file(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    manager = SessionManager.open(tmp_path / "s.db", workspace=False)
+    with manager, pytest.raises(InvalidUrl, match="exists already"):
+        manager.back_up(taken)
+    assert taken.read_text() == "mine"
+    manager = SessionManager.open("memory:", workspace=False)
+    with manager, pytest.raises(InvalidUrl, match="not a file"):
+        manager.back_up(tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,435 @@
+"""State and files, saved together and put back together; and forward again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from holdfast import Session, SessionManager
+from holdfast.aio import AsyncSessionManager
+from holdfast.errors import (
+    CheckpointNotFound,
+    IntegrityError,
+    InvalidIdentifier,
+    NothingToUndo,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    StateNotSerializable,
+)
+from holdfast.sessions.files import ProjectFiles
+from tests.workspace.pictures import commit_all, git, make_repository, picture
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    make_repository(root)
+    (root / ".gitignore").write_text(".agents/\n")
+    (root / "a.txt").write_text("a\n")
+    (root / "b.txt").write_text("b\n")
+    commit_all(root)
+    return root
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return cast("str", request.getfixturevalue("postgres_url"))
+    return "memory:" if request.param == "memory" else str(tmp_path / "sessions.db")
+
+
+@pytest.fixture
+def manager(url: str, project: Path) -> Iterator[SessionManager]:
+    with SessionManager.open(url, project_dir=project) as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(manager: SessionManager) -> Session:
+    return manager.create_session("implementer")
+
+
+@pytest.mark.row("S1-10", "B5")
+def test_state_and_files_go_back_and_forth(session: Session, project: Path) -> None:
+    (project / "b.txt").write_text("dirty\n")
+    (project / "untracked").write_bytes(b"\0\xff")
+    before = picture(project)
+    saved = session.save_checkpoint("before", state={"n": 1})
+    (project / "a.txt").unlink()
+    (project / "b.txt").write_text("broken\n")
+    (project / "new").mkdir()
+    (project / "new" / "file").write_text("new")
+    session.save_checkpoint("after", state={"n": 2})
+    after = picture(project)
+
+    preview = session.rollback("before", dry_run=True)
+    assert picture(project) == after
+    assert preview.files is not None
+    assert {one.path for one in preview.files.changes} == {"a.txt", "b.txt", "new/file"}
+
+    report = session.rollback("before")
+    assert picture(project) == before
+    assert session.state == {"n": 1}
+    assert report.files is not None
+    assert report.files.landed == saved.workspace_commit
+    assert session.latest_checkpoint().state == {"n": 1}
+
+    undone = session.undo()
+    assert picture(project) == after
+    assert session.state == {"n": 2}
+    assert undone.files is not None
+    assert undone.files.landed == report.files.safety
+
+    session.redo()
+    assert (picture(project), session.state) == (before, {"n": 1})
+    with pytest.raises(NothingToUndo):
+        session.redo()
+    session.undo()
+    with pytest.raises(NothingToUndo):
+        session.undo()
+    assert (picture(project), session.state) == (after, {"n": 2})
+
+
+@pytest.mark.row("B5")
+def test_a_part_of_the_files_comes_back_and_the_state_stays(
+    session: Session, project: Path
+) -> None:
+    session.save_checkpoint("before", state={"n": 1})
+    (project / "a.txt").write_text("A")
+    (project / "b.txt").write_text("B")
+    session.save_checkpoint("after", state={"n": 2})
+    session.rollback("before", paths=["a.txt"])
+    assert (project / "a.txt").read_text() == "a\n"
+    assert (project / "b.txt").read_text() == "B"
+    assert session.state == {"n": 2}
+    session.rollback("before", files=False)
+    assert session.state == {"n": 1}
+    assert (project / "b.txt").read_text() == "B"
+    session.rollback("before", state=False)
+    assert (project / "b.txt").read_text() == "b\n"
+    with pytest.raises(InvalidIdentifier, match="outside"):
+        session.rollback("before", paths=["../elsewhere"])
+
+
+@pytest.mark.row("T17", "B4")
+def test_only_what_this_session_wrote_comes_back(manager: SessionManager, project: Path) -> None:
+    theirs, mine = manager.create_session("a"), manager.create_session("b")
+    mine.save_checkpoint("start", state={})
+    (project / "a.txt").write_text("theirs\n")
+    theirs.save_checkpoint(state={}, paths=["a.txt"])
+    (project / "b.txt").write_text("mine\n")
+    (project / "c.txt").write_text("mine, then changed by a person\n")
+    mine.save_checkpoint(state={}, paths=["b.txt", "c.txt"])
+    (project / "c.txt").write_text("by a person\n")
+    (project / "d.txt").write_text("mine, not saved yet\n")
+    mine.wrote("d.txt")
+    report = mine.rollback("start", only_mine=True)
+    assert (project / "a.txt").read_text() == "theirs\n"
+    assert (project / "b.txt").read_text() == "b\n"
+    assert (project / "c.txt").read_text() == "by a person\n"
+    assert not (project / "d.txt").exists()
+    assert report.files is not None
+    assert {one.path: one.reason for one in report.files.conflicts} == {
+        "a.txt": "this session did not write it",
+        "c.txt": "it was changed by somebody else after this session wrote it",
+    }
+
+
+def test_a_guard_puts_files_and_state_back(session: Session, project: Path) -> None:
+    before = picture(project)
+
+    def risky() -> None:
+        with session.guard("risky", state={"n": 1}):
+            (project / "a.txt").write_text("half done")
+            (project / "junk").write_text("junk")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        risky()
+    assert picture(project) == before
+    assert session.state == {"n": 1}
+    [failure] = session.list_checkpoints(checkpoint_type="failure")
+    session.rollback(failure.id)
+    assert (project / "junk").read_text() == "junk"
+
+
+@pytest.mark.row("S1-02")
+def test_a_save_that_fails_leaves_no_row_and_its_files_are_swept(
+    manager: SessionManager, session: Session, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.save_checkpoint("kept", state={})
+    (project / "a.txt").write_text("x" * 100_000)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the database went away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(manager.store, "put", fail)
+        with pytest.raises(RuntimeError):
+            session.save_checkpoint("lost", state={"n": 1})
+    with pytest.raises(CheckpointNotFound):
+        session.get_checkpoint("lost")
+    with pytest.raises(StateNotSerializable):
+        session.save_checkpoint("lost", state={"n": object()})
+    assert len(manager.workspace.snapshots()) == 2
+    report = manager.gc()
+    assert report.snapshots == 1
+    assert manager.verify().ok
+    session.rollback("kept")
+    assert (project / "a.txt").read_text() == "a\n"
+
+
+@pytest.mark.row("T7")
+def test_the_users_repository_does_not_notice(session: Session, project: Path) -> None:
+    (project / "a.txt").write_text("staged 'and' \"quoted\"\n")
+    git(project, "add", "a.txt")
+    (project / "a.txt").write_text("and more on top\n")
+    before = (picture(project / ".git"), git(project, "status", "--porcelain=v2"))
+    saved = session.save_checkpoint(
+        "a 'quoted'\nname", state={"prompt": "say \"hi\"\n'there'"}, description="two\nlines"
+    )
+    assert (picture(project / ".git"), git(project, "status", "--porcelain=v2")) == before
+    assert saved.git is not None
+    assert (saved.git["staged"], saved.git["unstaged"]) == (["a.txt"], ["a.txt"])
+    (project / "a.txt").write_text("lost?")
+    session.rollback(saved.id)
+    assert (project / "a.txt").read_text() == "and more on top\n"
+    assert git(project, "show", ":a.txt") == "staged 'and' \"quoted\""
+
+
+@pytest.mark.row("S1-10")
+def test_a_checkpoint_tells_where_the_repository_stood(session: Session, project: Path) -> None:
+    git(project, "mv", "a.txt", "moved.txt")
+    (project / "b.txt").unlink()
+    (project / "new.txt").write_text("new")
+    head = git(project, "rev-parse", "HEAD")
+    saved = session.save_checkpoint(state={})
+    assert saved.git is not None
+    assert {
+        key: saved.git[key]
+        for key in (
+            "branch",
+            "commit",
+            "detached",
+            "renamed",
+            "deleted",
+            "untracked",
+            "uncommitted",
+        )
+    } == {
+        "branch": "main",
+        "commit": head,
+        "detached": False,
+        "renamed": [["a.txt", "moved.txt"]],
+        "deleted": ["b.txt"],
+        "untracked": ["new.txt"],
+        "uncommitted": True,
+    }
+
+
+def test_what_is_damaged_is_refused_and_the_nearest_good_one_named(
+    manager: SessionManager, session: Session, project: Path
+) -> None:
+    session.save_checkpoint("good", state={"n": 1})
+    (project / "a.txt").write_text("precious and unique\n")
+    bad = session.save_checkpoint("bad", state={"n": 2})
+    (project / "a.txt").write_text("now\n")
+    precious = git(project, "hash-object", "--stdin", stdin=b"precious and unique\n")
+    loose = manager.workspace.store_dir / "objects" / precious[:2] / precious[2:]
+    assert loose.exists()
+    loose.chmod(0o644)
+    loose.write_bytes(loose.read_bytes()[:-3] + b"\0\0\0")
+    before = picture(project)
+    with pytest.raises(
+        (SnapshotCorrupt, SnapshotNotFound), match="nearest good checkpoint is 'good'"
+    ):
+        session.rollback("bad")
+    assert picture(project) == before
+    assert [one.checkpoint_id for one in manager.verify().damaged] == [bad.id]
+    with pytest.raises(CheckpointNotFound):
+        session.rollback("never saved")
+    session.save_checkpoint("state only", state={}, workspace=False)
+    with pytest.raises(SnapshotNotFound, match="without files"):
+        session.rollback("state only", state=False)
+
+
+@pytest.mark.row("T19")
+def test_without_git_the_state_is_saved_and_the_reason_told(
+    session: Session, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    saved = session.save_checkpoint("no git", state={"n": 1})
+    assert saved.workspace_commit is None
+    assert "git is not installed" in saved.files["problem"]
+    assert session.get_checkpoint("no git").state == {"n": 1}
+    session.save_checkpoint("again", state={"n": 2})
+    warnings = [line.message for line in session.logs(level="warning")]
+    assert len(warnings) == 1
+    assert "git is not installed" in warnings[0]
+    report = session.rollback("no git")
+    assert report.files is None
+    assert session.state == {"n": 1}
+
+
+def test_another_machine_gets_the_files_through_the_database(
+    postgres_url: str, project: Path, tmp_path: Path
+) -> None:
+    with SessionManager.open(postgres_url, project_dir=project) as here:
+        session = here.create_session("a", session_id="travels")
+        session.save_checkpoint("one", state={"n": 1})
+        (project / "b.txt").write_text("changed here\n")
+        (project / "run").write_text("#!/bin/sh\n")
+        (project / "run").chmod(0o700)
+        session.save_checkpoint("two", state={"n": 2})
+        wanted = {
+            path: seen for path, seen in picture(project).items() if not path.startswith(".git")
+        }
+    there = tmp_path / "elsewhere" / "checkout"
+    make_repository(there)
+    (there / "a.txt").write_text("something else\n")
+    with SessionManager.open(postgres_url, project_dir=there) as manager:
+        again = manager.resume_session("travels")
+        assert again.state == {"n": 2}
+        again.rollback("two")
+        found = {path: seen for path, seen in picture(there).items() if not path.startswith(".git")}
+        wanted.pop(".gitignore", None)
+        found.pop(".gitignore", None)
+        assert found == wanted
+        again.rollback("one")
+        assert (there / "b.txt").read_text() == "b\n"
+        again.undo()
+        assert (there / "b.txt").read_text() == "changed here\n"
+        assert manager.store.pack_usage().packs >= 2
+
+
+def test_files_that_are_not_shared_stay_where_they_are(
+    postgres_url: str, project: Path, tmp_path: Path
+) -> None:
+    (project / ".agents").mkdir()
+    (project / ".agents" / "holdfast.toml").write_text("[workspace]\nshare = false\n")
+    with SessionManager.open(postgres_url, project_dir=project) as here:
+        here.create_session("a", session_id="stays").save_checkpoint("one", state={"n": 1})
+        assert here.store.pack_usage().packs == 0
+    there = tmp_path / "there"
+    there.mkdir()
+    with SessionManager.open(postgres_url, project_dir=there) as manager:
+        session = manager.get_session("stays")
+        with pytest.raises(IntegrityError, match="Nothing was changed"):
+            session.rollback("one")
+        assert list(there.iterdir()) in ([], [there / ".agents"])
+
+
+_KILLED = """
+import os, signal, sys
+from holdfast import SessionManager
+from holdfast.sessions.rollback import Rollbacks
+manager = SessionManager.open(sys.argv[1], project_dir=sys.argv[2])
+session = manager.resume_session("dies")
+die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[3] == "landing":
+    Rollbacks._land = die
+else:
+    from holdfast.workspace.apply import Applier
+    Applier.carry_out = die
+session.rollback("before")
+"""
+
+
+@pytest.mark.parametrize("moment", ["landing", "files"])
+@pytest.mark.parametrize("finisher", ["this session", "another session"])
+def test_a_rollback_that_was_killed_is_finished_state_and_files(
+    project: Path, tmp_path: Path, moment: str, finisher: str
+) -> None:
+    url = str(tmp_path / "sessions.db")
+    with SessionManager.open(url, project_dir=project) as manager:
+        session = manager.create_session("a", session_id="dies")
+        session.save_checkpoint("before", state={"n": 1})
+        (project / "a.txt").write_text("later\n")
+        session.save_checkpoint("after", state={"n": 2})
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, url, str(project), moment],
+        check=False, timeout=60, capture_output=True,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    with SessionManager.open(url, project_dir=project) as manager:
+        if finisher == "another session":
+            manager.create_session("b").save_checkpoint(state={})
+        resumed = manager.resume_session("dies")
+        assert resumed.state == {"n": 1}
+        assert (project / "a.txt").read_text() == "a\n"
+        resumed.undo()
+        assert resumed.state == {"n": 2}
+        assert (project / "a.txt").read_text() == "later\n"
+
+
+def test_the_async_twin_rolls_back_too(project: Path, tmp_path: Path) -> None:
+    async def work() -> None:
+        url = str(tmp_path / "sessions.db")
+        async with await AsyncSessionManager.open(url, project_dir=project) as manager:
+            session = await manager.create_session("a")
+            await session.save_checkpoint("before", state={"n": 1})
+            (project / "a.txt").write_text("changed")
+            await session.rollback("before")
+            assert (project / "a.txt").read_text() == "a\n"
+            await session.undo()
+            assert (project / "a.txt").read_text() == "changed"
+            await session.redo()
+            assert (project / "a.txt").read_text() == "a\n"
+            assert (await manager.file_usage()).snapshots >= 2
+
+    asyncio.run(work())
+
+
+def test_a_refused_directory_saves_the_state_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with SessionManager.open("memory:", project_dir=tmp_path) as manager:
+        saved = manager.create_session("a").save_checkpoint(state={"n": 1})
+        assert saved.workspace_commit is None
+        assert "not a project" in saved.files["problem"]
+
+
+def test_settings_bound_the_capture(project: Path, tmp_path: Path) -> None:
+    (project / ".agents").mkdir()
+    settings = project / ".agents" / "holdfast.toml"
+    settings.write_text('[workspace]\nmax_file_mb = 1\ninclude = ["dist"]\n')
+    (project / ".gitignore").write_text("dist/\n")
+    (project / "dist").mkdir()
+    (project / "dist" / "built").write_text("built")
+    (project / "large").touch()
+    os.truncate(project / "large", 2 * 1024 * 1024)
+    with SessionManager.open(str(tmp_path / "s.db"), project_dir=project) as manager:
+        saved = manager.create_session("a").save_checkpoint(state={})
+        assert saved.files["skipped"] == [["large", "larger than 1,048,576 bytes"]]
+        assert saved.workspace_commit is not None
+        assert "dist/built" in manager.workspace.files(saved.workspace_commit)
+    settings.write_text("[workspace]\ncapture = false\n")
+    with SessionManager.open(str(tmp_path / "s.db"), project_dir=project) as manager:
+        assert manager.create_session("a").save_checkpoint(state={}).workspace_commit is None
+
+
+def test_a_pack_that_a_sweep_took_is_sent_again(
+    postgres_url: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SessionManager.open(postgres_url, project_dir=project) as manager:
+        session = manager.create_session("a")
+        send: Callable[..., None] = ProjectFiles.send
+
+        def send_and_lose(self: ProjectFiles, snapshot: object) -> None:
+            send(self, snapshot)
+            monkeypatch.setattr(ProjectFiles, "send", send)
+            manager.store.delete_packs([snapshot.commit])  # type: ignore[attr-defined]
+
+        monkeypatch.setattr(ProjectFiles, "send", send_and_lose)
+        saved = session.save_checkpoint("one", state={"n": 1})
+        assert saved.workspace_commit is not None
+        assert manager.store.find_packs([saved.workspace_commit]) == {saved.workspace_commit}
