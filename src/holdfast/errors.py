@@ -12,6 +12,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── StateNotSerializable
     │   ├── IllegalTransition
     │   ├── NotResumable
+    │   ├── SessionNotHeld
     │   ├── InvalidArguments
     │   ├── InvalidDecision
     │   ├── NotInitialised
@@ -32,6 +33,8 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── AgentExists
     │   ├── CheckpointExists
     │   ├── CheckpointProtected
+    │   ├── CheckpointBusy
+    │   ├── LeaseLost
     │   ├── AlreadyResumed
     │   └── ChunksMissing
     ├── IntegrityError             stored data does not say what it should
@@ -152,6 +155,7 @@ class NotResumable(InputError):
     code = "not_resumable"
 
 
+    │   ├── SessionNotHeld
 class InvalidArguments(InputError):
     """The arguments of a tool call do not fit the tool; the message names each one."""
 
@@ -289,6 +293,25 @@ class AlreadyResumed(ConflictError):
     """Somebody has gone on from this checkpoint already, so its work would be done twice."""
 
     code = "already_resumed"
+
+
+class CheckpointBusy(ConflictError):
+    """Somebody else holds the session; the message says who, since when and until when.
+
+    ``lease`` is that `holdfast.model.Lease` where a lease was asked for, else None.
+    """
+
+    code = "checkpoint_busy"
+
+    def __init__(self, message: str, lease: Any = None) -> None:
+        super().__init__(message)
+        self.lease = lease
+
+
+class LeaseLost(ConflictError):
+    """The session was taken over by another worker. Nothing was written, and nothing of it is lost."""
+
+    code = "lease_lost"
 
 
 class ChunksMissing(ConflictError):

@@ -28,6 +28,9 @@ AGENT_STATUSES: Final = ("idle", "running", "paused", "completed", "failed", "te
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 EFFECT_STATUSES: Final = ("started", "done", "failed", "unknown")
 
+# How long a lease lasts without being renewed.
+LEASE_TTL: Final = timedelta(seconds=30)
+
 # Each retention class belongs to one checkpoint type, so a caller gives the class only.
 TYPE_OF_CLASS: Final[Mapping[str, CheckpointType]] = {
     "automatic": "auto",
@@ -84,7 +87,10 @@ class AgentRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to be stored. Its agent must exist, or be given as ``agent`` to be stored with it."""
+    """A session to be stored. Its agent must exist, or be given as ``agent`` to be stored with it.
+
+    With ``lease_owner`` the session is held by that owner from its first moment on.
+    """
 
     id: str
     agent_id: str
@@ -94,11 +100,17 @@ class NewSession:
     forked_from: str | None = None
     metadata: Mapping[str, Any] | None = None
     agent: NewAgent | None = None
+    lease_owner: str | None = None
+    lease_ttl: timedelta = LEASE_TTL
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session (a thread): one line of work of one agent."""
+    """A session (a thread): one line of work of one agent.
+
+    ``lease_expires_at`` is for people; whether a lease has expired is for the store to say.
+    ``recoveries`` counts how often its worker was found dead.
+    """
 
     id: str
     agent_id: str
@@ -114,6 +126,27 @@ class SessionRecord:
     metadata: Mapping[str, Any] | None
     created_at: datetime
     updated_at: datetime
+    lease_owner: str | None
+    lease_token: int
+    lease_since: datetime | None
+    lease_expires_at: datetime | None
+    recoveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may write to a session, and the token that proves it.
+
+    ``expired`` is the store's judgement when it was asked. An expired lease still stands, token and
+    all, until somebody else takes the session.
+    """
+
+    session_id: str
+    owner: str
+    token: int
+    since: datetime
+    expires_at: datetime
+    expired: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +171,8 @@ class NewCheckpoint:
     clock. ``replace`` says what to do about an earlier checkpoint with the same name or
     ``external_id``: replace it, or raise `CheckpointExists`. ``consumes`` names the checkpoint that
     this one goes on from: it must be there, and can be consumed only once.
+
+    ``fence`` is the token of the session's lease; without one nobody may hold the session.
 
     ``label`` is a wish: where the session and namespace have it already, the stored one ends in
     ``-2``, then ``-3`` and so on. ``workspace_commit`` names the snapshot of the files, a git object
@@ -173,6 +208,7 @@ class NewCheckpoint:
     created_at: datetime | None = None
     replace: bool = False
     consumes: str | None = None
+    fence: int | None = None
     trim: Trim = Trim()
     session: NewSession | None = None
 

@@ -72,7 +72,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:d417e11c72e9244c420b75a879835aa46444b024fe1be416425caf9bc99163ae','2026-11-15T05:46:33.161235Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:4440b3609bc3d58d61240ce862f751b6f1c36c4fef276dd5c865137f04492785','2026-11-15T05:55:07.285928Z');
 CREATE TABLE sequences (
     name  TEXT PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL
@@ -154,7 +154,12 @@ CREATE TABLE sessions (
     forked_from      TEXT,
     lease_owner      TEXT,
     lease_token      INTEGER NOT NULL DEFAULT 0,
+    lease_since      TEXT,
     lease_expires_at TEXT,
+    -- What decides here, where every holder is on this machine: the id of a boot, a space, and the
+    -- second of that boot at which the lease expires. Nobody sets that clock.
+    lease_clock      TEXT,
+    recoveries       INTEGER NOT NULL DEFAULT 0,
     paused_at        TEXT,
     paused_until     TEXT,
     pause_reason     TEXT,
@@ -165,7 +170,7 @@ CREATE TABLE sessions (
     PRIMARY KEY (tenant, id),
     FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
 ) STRICT;
-INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,NULL,'{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
+INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,0,NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,'{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
 CREATE TABLE workspace_packs (
     tenant     TEXT NOT NULL DEFAULT 'default',
     commit_id  TEXT NOT NULL,
@@ -176,6 +181,7 @@ CREATE TABLE workspace_packs (
 ) STRICT;
 CREATE INDEX sessions_by_age ON sessions (tenant, created_at DESC, id DESC);
 CREATE INDEX sessions_by_agent ON sessions (tenant, agent_id);
+CREATE INDEX sessions_by_lease ON sessions (tenant) WHERE lease_owner IS NOT NULL;
 CREATE UNIQUE INDEX checkpoints_by_seq
     ON session_checkpoints (tenant, session_id, namespace, seq DESC);
 CREATE UNIQUE INDEX checkpoints_by_external_id

@@ -40,8 +40,10 @@ def comparable(answer: Any) -> Any:
             return replace(answer, seq=0, stored_bytes=0, created_at=None)  # type: ignore[arg-type]
         case PutResult():
             return replace(answer, record=comparable(answer.record))
-        case AgentRecord() | SessionRecord():
+        case AgentRecord():
             return replace(answer, created_at=None, updated_at=None)  # type: ignore[arg-type]
+        case SessionRecord():
+            return replace(answer, created_at=None, updated_at=None, paused_at=None)  # type: ignore[arg-type]
         case LogRecord():
             return replace(answer, id=0, created_at=None)  # type: ignore[arg-type]
         case EffectRecord():

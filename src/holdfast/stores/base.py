@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self
 
 from holdfast.errors import DigestMismatch, InvalidUrl
 from holdfast.model import (
+    LEASE_TTL,
     AgentRecord,
     CheckpointQuery,
     CheckpointRecord,
@@ -29,6 +30,7 @@ from holdfast.model import (
     EffectQuery,
     EffectRecord,
     GcReport,
+    Lease,
     LogRecord,
     NewAgent,
     NewCheckpoint,
@@ -59,6 +61,11 @@ class Store(ABC):
 
     shared: ClassVar[bool] = False
     """Whether other machines read the same store, so that files have to travel through it."""
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What two store objects have in common that work on the same data."""
+        return (self.url, self.tenant)
 
     @cached_property
     def cache(self) -> ChunkCache:
@@ -124,14 +131,20 @@ class Store(ABC):
         status: str | None = None,
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
+        paused_until: datetime | None = None,
+        pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        fence: int | None = None,
     ) -> SessionRecord:
         """Change what is given; ``updated_at`` moves.
 
         ``metadata`` replaces what is there. ``merge_metadata`` sets its top-level keys and leaves
-        the others, in the same transaction, so that nobody's concurrent merge is lost. With ``expected`` the present status must be one of those, checked in the same
-        transaction, or `IllegalTransition` is raised. Raises `SessionNotFound`.
+        the others, in the same transaction, so that nobody's concurrent merge is lost. The status
+        paused sets ``paused_at``, ``paused_until`` and ``pause_reason``; any other status clears them.
+        With ``expected`` the present status must be one of those, checked in the same transaction,
+        or `IllegalTransition` is raised; that a completed session stays completed is always checked.
+        Raises `SessionNotFound`, and `LeaseLost` for a ``fence`` that is not the lease's token.
         """
 
     @abstractmethod
@@ -172,6 +185,58 @@ class Store(ABC):
     def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
         """Count checkpoints and bytes per session, most recently created session first."""
 
+    # Leases ----------------------------------------------------------------------------------
+
+    # A lease says who may write to a session. Its token rises whenever it changes hands, also when it is
+    # given back, and every write that carries a ``fence`` compares it with the token in its own
+    # transaction. Expiry alone takes nothing from a holder: it lets somebody else take the session. The
+    # time is the database's own: of the server, or of the machine since it was started, so a wall clock
+    # that is set neither shortens nor prolongs a lease.
+
+    @abstractmethod
+    def acquire_lease(
+        self, session_id: str, owner: str, *, ttl: timedelta = LEASE_TTL, over: int | None = None
+    ) -> Lease:
+        """Take the session's lease, or join it: an equal owner gets the same token and a new expiry.
+
+        It is given when nobody has it, when it has expired, to its owner, and to whoever takes it
+        ``over`` from the holder with that token, which is what one passes who has seen that the
+        holder is dead. Otherwise `CheckpointBusy`, whose ``lease`` is the present one. Of any number
+        of callers at once exactly one takes it. Raises `SessionNotFound`.
+        """
+
+    @abstractmethod
+    def renew_leases(self, tokens: Mapping[str, int], *, ttl: timedelta = LEASE_TTL) -> set[str]:
+        """Let leases, tokens by session, expire later; return the sessions that are still held so.
+
+        An expired lease that nobody has taken is renewed like any other.
+        """
+
+    @abstractmethod
+    def release_lease(self, session_id: str, token: int) -> bool:
+        """Give a lease back, which raises the token too. False when it was not held with that one."""
+
+    @abstractmethod
+    def list_leases(self, *, session_id: str | None = None) -> list[Lease]:
+        """Return the leases that stand, expired ones included, by session id."""
+
+    @abstractmethod
+    def interrupt_session(
+        self,
+        session_id: str,
+        token: int,
+        *,
+        most: int,
+        message: str,
+        data: Mapping[str, Any] | None = None,
+    ) -> SessionRecord | None:
+        """Mark an active session whose holder is dead as interrupted, and end its lease.
+
+        In one transaction: the status becomes interrupted, or failed when that happened ``most``
+        times before; ``recoveries`` counts it; ``message`` is logged as a warning. None, and nothing is
+        changed, unless the session is active and held with ``token``: of many callers one wins.
+        """
+
     # Checkpoints -----------------------------------------------------------------------------
 
     @abstractmethod
@@ -179,8 +244,10 @@ class Store(ABC):
         """Store a checkpoint, whole or not at all, and trim as its ``trim`` says.
 
         In one transaction, with the session locked against other puts and its ``updated_at``
-        moved: create the session if the draft brings it and it is missing; return the stored record if the id exists already (a
-        retry after a lost reply changes nothing); mark the checkpoint that it consumes, of the same
+        moved: create the session if the draft brings it and it is missing; compare the draft's fence
+        with the token of the lease, or without one end a lease that has expired and refuse one that
+        has not; return the stored record if the id exists already (a
+        retry after a lost reply changes nothing); refuse a completed session; mark the checkpoint that it consumes, of the same
         session and namespace, as consumed for ever; refuse or replace an equal name or external id
         (a replaced external id hands its ``seq`` on); number the label if it is taken; add the
         chunks; check that the expected ones and the required pack are there; draw ``seq``; insert
@@ -189,7 +256,8 @@ class Store(ABC):
         Raises `SessionNotFound`, `AgentNotFound`, `CheckpointExists`, `ChunksMissing` when an
         expected chunk is not stored, `PackMissing` when the required pack is not, and for the
         checkpoint that it consumes `CheckpointNotFound` or, when another one has consumed it,
-        `AlreadyResumed`.
+        `AlreadyResumed`; `LeaseLost`, `CheckpointBusy`, and `IllegalTransition` for a completed
+        session.
         """
 
     @abstractmethod
@@ -228,12 +296,16 @@ class Store(ABC):
             raise
 
     @abstractmethod
-    def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
-        """Set ``restored_at`` to now. Raises `CheckpointNotFound`."""
+    def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
+        """Set ``restored_at`` to now. Raises `CheckpointNotFound`, and `LeaseLost` by ``fence``."""
 
     @abstractmethod
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str]) -> int:
-        """Remove checkpoints by id and return how many there were; `gc` frees their chunks."""
+    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
+        """Remove checkpoints by id and return how many there were; `gc` frees their chunks.
+
+        With ``fence`` all of them must be of a session whose lease has that token, or `LeaseLost` is
+        raised and none is removed. Upkeep has no fence and asks for none.
+        """
 
     # Pending writes --------------------------------------------------------------------------
 
@@ -244,11 +316,14 @@ class Store(ABC):
         namespace: str,
         external_id: str,
         writes: Sequence[NewWrite],
+        *,
+        fence: int | None = None,
     ) -> None:
         """Store pending writes of a checkpoint, which may itself not be stored yet.
 
         The session is created if it is missing. A write whose task and index exist already is
-        ignored, or replaces the old one if it says so. Raises `ChunksMissing`.
+        ignored, or replaces the old one if it says so. Raises `ChunksMissing`, and by ``fence``, or
+        for want of one, what a put raises.
         """
 
     @abstractmethod

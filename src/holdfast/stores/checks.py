@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from holdfast.errors import (
@@ -46,8 +46,10 @@ from holdfast.model import (
 )
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.refs import DIGEST_BYTES, RECORD_BYTES
+from holdfast.stores.rules import LONGEST_LEASE
 
 FREE_TEXT_BYTES: Final = 1 << 28
+LEASE_OWNER_BYTES: Final = 1024
 # Every database holds a value of this size; none of them much more than a gigabyte.
 PACK_BYTES: Final = 1 << 29
 # A name, and a digest where no key was given.
@@ -101,6 +103,8 @@ def check_session(draft: NewSession) -> NewSession:
     check_free_text(draft.task_description, "task description")
     check_free_text(draft.continues_id, "continued session id")
     check_free_text(draft.forked_from, "fork origin")
+    if draft.lease_owner is not None:
+        check_lease(draft.lease_owner, draft.lease_ttl)
     agent = None if draft.agent is None else check_agent(draft.agent)
     if agent is not None and agent.id != agent_id:
         raise InvalidIdentifier(f"the session names agent {agent_id} but brings {agent.id}")
@@ -137,6 +141,7 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
     check_flag(draft.git_uncommitted, "git_uncommitted")
     check_flag(draft.replace, "overwrite")
     check_flag(draft.pack_required, "pack_required")
+    check_fence(draft.fence)
     if draft.workspace_commit is not None:
         check_commit(draft.workspace_commit, "workspace commit")
     elif draft.pack_required:
@@ -263,6 +268,19 @@ def check_session_status(status: str | None) -> None:
     """Refuse an unknown status of a session."""
     if status is not None:
         check_choice(status, "session status", SESSION_STATUSES)
+
+
+def check_lease(owner: object, ttl: timedelta) -> None:
+    """Refuse an owner that cannot be stored, or a lease that lasts no time or too long."""
+    check_text(owner, "lease owner", LEASE_OWNER_BYTES)
+    if not timedelta(0) < ttl <= LONGEST_LEASE:
+        raise InvalidIdentifier(f"a lease lasts at most {LONGEST_LEASE}, and some time: {ttl}")
+
+
+def check_fence(fence: object) -> None:
+    """Refuse what is no token of a lease."""
+    if fence is not None:
+        check_integer(fence, "fence")
 
 
 def check_limit(limit: int | None, what: str = "limit") -> int | None:

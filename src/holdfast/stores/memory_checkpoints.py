@@ -22,6 +22,7 @@ from holdfast.stores.checks import (
     already_consumed,
     as_utc,
     check_checkpoint,
+    check_fence,
     check_filter,
     check_limit,
     check_session,
@@ -39,7 +40,7 @@ from holdfast.stores.memory_tables import (
     visible,
     wanted_values,
 )
-from holdfast.stores.rules import next_label
+from holdfast.stores.rules import lease_lost, next_label, session_completed
 
 _EQUAL: Final = (
     "session_id",
@@ -71,11 +72,16 @@ class MemoryCheckpoints(MemorySessions):
             session = self._sessions.get(draft.session_id)
             if session is None and brings is None:
                 raise SessionNotFound(f"no session has the id {draft.session_id!r}")
+            ends = False if session is None else self._check_fence(session, draft.fence)
+            if session is None and draft.fence is not None:
+                raise lease_lost(draft.session_id)
             stored = self._checkpoints.get(draft.id)
             if stored is not None:
                 if stored.record.session_id != draft.session_id:
                     raise CheckpointExists(f"the id {draft.id} belongs to another session")
                 return PutResult(checkpoint_record(stored), created=False)
+            if session is not None and session.record.status == "completed":
+                raise session_completed(draft.session_id)
             line = None if session is None else session.lines.get(draft.namespace)
             consumed = None if draft.consumes is None else self._consumable(draft, now)
             replaced, seq = ([], None) if line is None else _standing(line, draft, now)
@@ -84,6 +90,8 @@ class MemoryCheckpoints(MemorySessions):
                 self._require_packs([cast("str", draft.workspace_commit)])
             if session is None:
                 session = self._insert_session(cast("NewSession", brings))
+            if ends:
+                self._end_lease(session)
             for checkpoint in replaced:
                 self._forget(checkpoint)
             label = draft.label
@@ -212,22 +220,29 @@ class MemoryCheckpoints(MemorySessions):
             found = self._visible_checkpoint(checkpoint_id)
             return None if found is None else found.payload
 
-    def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
+    def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         with self._open():
             found = self._visible_checkpoint(checkpoint_id)
             if found is None:
                 raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
+            self._fence_checkpoints([found], fence)
             found.record = replace(found.record, restored_at=self._now())
             return checkpoint_record(found)
 
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str]) -> int:
+    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
         for checkpoint_id in checkpoint_ids:
             check_filter(checkpoint_id, "checkpoint id", str)
         with self._open():
             found = {id_.lower() for id_ in checkpoint_ids} & self._checkpoints.keys()
+            self._fence_checkpoints([self._checkpoints[id_] for id_ in found], fence)
             for checkpoint_id in found:
                 self._forget(self._checkpoints[checkpoint_id])
             return len(found)
+
+    def _fence_checkpoints(self, checkpoints: list[Checkpoint], fence: int | None) -> None:
+        check_fence(fence)
+        for session_id in {one.record.session_id for one in checkpoints if fence is not None}:
+            self._check_fence(self._sessions[session_id], fence)
 
     def purge_expired(self) -> int:
         with self._open():

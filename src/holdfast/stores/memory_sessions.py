@@ -20,7 +20,9 @@ from holdfast.ids import new_id
 from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
 from holdfast.stores.checks import (
     as_utc,
+    check_fence,
     check_filter,
+    check_free_text,
     check_limit,
     check_log,
     check_session,
@@ -30,6 +32,7 @@ from holdfast.stores.checks import (
 )
 from holdfast.stores.memory_agents import MemoryAgents
 from holdfast.stores.memory_chunks import MemoryChunks
+from holdfast.stores.memory_leases import MemoryLeases
 from holdfast.stores.memory_packs import MemoryPacks
 from holdfast.stores.memory_tables import (
     Checkpoint,
@@ -44,9 +47,10 @@ from holdfast.stores.memory_tables import (
     visible,
     wanted_values,
 )
+from holdfast.stores.rules import lease_lost, session_completed
 
 
-class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks):
+class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
     """Sessions and their logs."""
 
     def create_session(self, draft: NewSession) -> SessionRecord:
@@ -78,8 +82,16 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks):
             metadata=None,
             created_at=now,
             updated_at=now,
+            lease_owner=None,
+            lease_token=0,
+            lease_since=None,
+            lease_expires_at=None,
+            recoveries=0,
         )
         session = Session(record, document)
+        if draft.lease_owner is not None:
+            self._hold(session, draft.lease_owner, 1)
+            self._prolong(session, draft.lease_ttl)
         self._sessions[draft.id] = session
         return session
 
@@ -123,8 +135,11 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks):
         status: str | None = None,
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
+        paused_until: datetime | None = None,
+        pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        fence: int | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
@@ -133,6 +148,9 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks):
             changes["status"] = status
         if resumed_at is not None:
             changes["resumed_at"] = as_utc(resumed_at, "resumed_at")
+        check_free_text(pause_reason, "pause reason")
+        check_fence(fence)
+        until = None if paused_until is None else as_utc(paused_until, "paused_until")
         dumped = document_text(metadata)
         merged = document_text(merge_metadata)
         with self._open():
@@ -142,6 +160,15 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks):
                 raise IllegalTransition(
                     f"session {session_id!r} is {present}; this needs {', '.join(sorted(expected))}"
                 )
+            if fence is not None and session.record.lease_token != fence:
+                raise lease_lost(session_id)
+            if status is not None:
+                if present == "completed" != status:
+                    raise session_completed(session_id)
+                paused = status == "paused"
+                changes["paused_at"] = self._now() if paused else None
+                changes["paused_until"] = until if paused else None
+                changes["pause_reason"] = pause_reason if paused else None
             session.record = replace(session.record, updated_at=self._now(), **changes)
             if dumped is not None:
                 session.document = dumped

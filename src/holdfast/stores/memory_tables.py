@@ -29,6 +29,7 @@ from holdfast.model import (
     WriteRecord,
     utc_now,
 )
+from holdfast.processes import Uptime, uptime
 from holdfast.state.codec import load_document
 from holdfast.stores.base import Store
 from holdfast.stores.checks import metadata_filter
@@ -60,6 +61,7 @@ class Session:
 
     record: SessionRecord
     document: str | None
+    lease_clock: str | None = None
     lines: dict[str, Line] = field(default_factory=dict)
     logs: list[tuple[LogRecord, str | None]] = field(default_factory=list)
     # (namespace, external id) to (task, index) to the write and its time.
@@ -90,10 +92,17 @@ by_age = attrgetter("record.created_at", "record.id")
 class MemoryTables(Store):
     """The tables, and the two ways in which a checkpoint enters and leaves them."""
 
-    def __init__(self, tenant: str = "default", *, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        tenant: str = "default",
+        *,
+        now: Callable[[], datetime] = utc_now,
+        uptime: Callable[[], Uptime] = uptime,
+    ) -> None:
         self.tenant = check_tenant(tenant)
         self.url = "memory:"
         self._now = now
+        self._uptime = uptime
         self._lock = RLock()
         self._closed = False
         self._agents: dict[str, Agent] = {}
@@ -104,6 +113,10 @@ class MemoryTables(Store):
         self._packs: dict[str, tuple[WorkspacePack, datetime]] = {}
         self._seq = 0
         self._log_id = 0
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return (id(self),)
 
     def _open(self) -> RLock:
         if self._closed:

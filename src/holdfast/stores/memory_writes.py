@@ -7,8 +7,9 @@ from operator import attrgetter
 
 from holdfast.ids import check_external_id, check_namespace
 from holdfast.model import NewSession, NewWrite, Payload, WriteRecord
-from holdfast.stores.checks import check_filter, check_session, check_write
+from holdfast.stores.checks import check_fence, check_filter, check_session, check_write
 from holdfast.stores.memory_sessions import MemorySessions
+from holdfast.stores.rules import lease_lost
 
 
 class MemoryWrites(MemorySessions):
@@ -20,17 +21,26 @@ class MemoryWrites(MemorySessions):
         namespace: str,
         external_id: str,
         writes: Sequence[NewWrite],
+        *,
+        fence: int | None = None,
     ) -> None:
         session = check_session(session)
         check_namespace(namespace)
         check_external_id(external_id)
+        check_fence(fence)
         for write in writes:
             check_write(write)
         with self._open():
             brought = {digest for write in writes for digest in write.chunks}
             for write in writes:
                 self._require_chunks(write.expects, brought)
-            owner = self._sessions.get(session.id) or self._insert_session(session)
+            present = self._sessions.get(session.id)
+            if present is None and fence is not None:
+                raise lease_lost(session.id)
+            ends = present is not None and self._check_fence(present, fence)
+            owner = present or self._insert_session(session)
+            if ends:
+                self._end_lease(owner)
             now = self._now()
             stored = owner.writes.setdefault((namespace, external_id), {})
             for write in writes:

@@ -11,7 +11,7 @@ left to TOAST to compress, so that ``checkpoint_state(id)`` can read a state wit
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
@@ -25,10 +25,12 @@ from holdfast.errors import (
 )
 from holdfast.ids import check_sql_name, check_tenant, new_id
 from holdfast.model import (
+    LEASE_TTL,
     AgentRecord,
     CheckpointQuery,
     CheckpointRecord,
     GcReport,
+    Lease,
     LogRecord,
     NewAgent,
     NewCheckpoint,
@@ -49,7 +51,10 @@ from holdfast.stores.checks import (
     as_utc,
     check_agent_status,
     check_commit,
+    check_fence,
     check_filter,
+    check_free_text,
+    check_lease,
     check_limit,
     check_log,
     check_pack,
@@ -72,6 +77,7 @@ from holdfast.stores.postgres_statements import (
     StoredCheckpoint,
     parse_agent,
     parse_checkpoint,
+    parse_lease,
     parse_log,
     parse_put,
     parse_read,
@@ -79,7 +85,14 @@ from holdfast.stores.postgres_statements import (
     parse_write,
     uuid_or_none,
 )
-from holdfast.stores.rules import MOST_PACKS, ORPHAN_AGE, pack_order
+from holdfast.stores.rules import (
+    MOST_PACKS,
+    ORPHAN_AGE,
+    lease_busy,
+    lease_lost,
+    pack_order,
+    session_completed,
+)
 
 
 class PostgresStore(PostgresEffects):
@@ -110,6 +123,10 @@ class PostgresStore(PostgresEffects):
         self._link = Link(target.conninfo, self.schema, self.url, pool)
         prepare = migrate_schema if ensure_schema else check_schema
         prepare(self._link)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return (self.url, self.schema, self.tenant)
 
     # Agents ----------------------------------------------------------------------------------
 
@@ -170,11 +187,16 @@ class PostgresStore(PostgresEffects):
         status: str | None = None,
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
+        paused_until: datetime | None = None,
+        pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        fence: int | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
+        check_free_text(pause_reason, "pause reason")
+        check_fence(fence)
         dumped, merged = document_text(metadata), document_text(merge_metadata)
         params = {
             "tenant": self.tenant,
@@ -182,7 +204,10 @@ class PostgresStore(PostgresEffects):
             "status": status,
             "expected": None if expected is None else list(expected),
             "resumed_at": None if resumed_at is None else as_utc(resumed_at, "resumed_at"),
+            "paused_until": None if paused_until is None else as_utc(paused_until, "paused_until"),
+            "pause_reason": pause_reason,
             "metadata": dumped,
+            "fence": fence,
         }
 
         def work(connection: AnyConnection) -> list[tuple[Any, ...]]:
@@ -205,6 +230,10 @@ class PostgresStore(PostgresEffects):
         present = self.find_session(session_id)
         if present is None:
             raise SessionNotFound(f"{self.url} has no session {session_id!r}")
+        if fence is not None and present.lease_token != fence:
+            raise lease_lost(session_id)
+        if expected is None or present.status in expected:
+            raise session_completed(session_id)
         raise IllegalTransition(
             f"session {session_id!r} is {present.status}, not {' or '.join(expected or ())}; "
             f"it was not changed"
@@ -273,6 +302,74 @@ class PostgresStore(PostgresEffects):
             )
         ]
 
+    # Leases ----------------------------------------------------------------------------------
+
+    def acquire_lease(
+        self, session_id: str, owner: str, *, ttl: timedelta = LEASE_TTL, over: int | None = None
+    ) -> Lease:
+        check_filter(session_id, "session id", str)
+        check_lease(owner, ttl)
+        check_fence(over)
+        # May be sent again after a lost reply: the owner joins what it has taken.
+        [(granted, *lease)] = self._rows(
+            "postgres.leases.acquire",
+            again=True,
+            id=session_id,
+            owner=owner,
+            seconds=ttl.total_seconds(),
+            over=over,
+        )
+        if not granted:
+            raise lease_busy(parse_lease(lease))
+        return parse_lease(lease)
+
+    def renew_leases(self, tokens: Mapping[str, int], *, ttl: timedelta = LEASE_TTL) -> set[str]:
+        check_lease("renewed", ttl)
+        rows = self._rows(
+            "leases.renew",
+            again=True,
+            ids=list(tokens),
+            tokens=list(tokens.values()),
+            seconds=ttl.total_seconds(),
+        )
+        return {row[0] for row in rows}
+
+    def release_lease(self, session_id: str, token: int) -> bool:
+        check_filter(session_id, "session id", str)
+        check_fence(token)
+        return bool(self._rows("leases.release", id=session_id, token=token))
+
+    def list_leases(self, *, session_id: str | None = None) -> list[Lease]:
+        parts, params = [self._sql["leases.list"]], {"tenant": self.tenant}
+        if session_id is not None:
+            check_filter(session_id, "session id", str)
+            parts.append(self._sql["leases.where.id"])
+            params["id"] = session_id
+        rows = self._link.rows(Statement("\n".join(parts), params), again=True)
+        return sorted(map(parse_lease, rows), key=lambda lease: lease.session_id)
+
+    def interrupt_session(
+        self,
+        session_id: str,
+        token: int,
+        *,
+        most: int,
+        message: str,
+        data: Mapping[str, Any] | None = None,
+    ) -> SessionRecord | None:
+        check_filter(session_id, "session id", str)
+        check_fence(token)
+        check_log("warning", message)
+        rows = self._rows(
+            "postgres.leases.interrupt",
+            id=session_id,
+            token=token,
+            most=most,
+            message=message,
+            data=document_text(data, "log data"),
+        )
+        return parse_session(rows[0]) if rows else None
+
     # Checkpoints -----------------------------------------------------------------------------
 
     def put(self, draft: NewCheckpoint) -> PutResult:
@@ -304,14 +401,19 @@ class PostgresStore(PostgresEffects):
         rows = self._rows("chunks.read", again=True, digests=list(digests))
         return {digest: data for digest, codec, data in rows if codec == 0}
 
-    def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
-        rows = self._rows("checkpoints.mark_restored", again=True, id=uuid_or_none(checkpoint_id))
+    def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
+        check_fence(fence)
+        rows = self._rows(
+            "checkpoints.mark_restored", again=True, id=uuid_or_none(checkpoint_id), fence=fence
+        )
         if not rows:
             raise CheckpointNotFound(f"{self.url} has no checkpoint {checkpoint_id!r}")
         return parse_checkpoint(rows[0])
 
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str]) -> int:
-        statement = statements.delete_statement(checkpoint_ids, self.tenant, self.schema)
+    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
+        statement = statements.delete_statement(
+            checkpoint_ids, self.tenant, self.schema, fence=fence
+        )
         [(count,)] = self._link.rows(statement)
         return int(count)
 
@@ -323,9 +425,11 @@ class PostgresStore(PostgresEffects):
         namespace: str,
         external_id: str,
         writes: Sequence[NewWrite],
+        *,
+        fence: int | None = None,
     ) -> None:
         statement = statements.put_writes_statement(
-            session, namespace, external_id, writes, self.tenant, self.schema
+            session, namespace, external_id, writes, self.tenant, self.schema, fence=fence
         )
         self._link.rows(statement, again=True)
 

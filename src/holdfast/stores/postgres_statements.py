@@ -21,6 +21,7 @@ from holdfast.model import (
     CheckpointRecord,
     EffectOutcome,
     EffectRecord,
+    Lease,
     LogRecord,
     NewAgent,
     NewCheckpoint,
@@ -39,6 +40,7 @@ from holdfast.stores.checks import (
     as_utc,
     check_agent,
     check_checkpoint,
+    check_fence,
     check_filter,
     check_limit,
     check_session,
@@ -113,6 +115,7 @@ def put_statement(draft: NewCheckpoint, tenant: str, schema: str = DEFAULT_SCHEM
         "git_uncommitted": draft.git_uncommitted,
         "workspace_commit": draft.workspace_commit,
         "pack_required": draft.pack_required,
+        "fence": draft.fence,
         "resumable": draft.resumable,
         "pinned": draft.pinned,
         "expires_at": _moment(draft.expires_at, "expires_at"),
@@ -143,10 +146,13 @@ def put_writes_statement(
     writes: Sequence[NewWrite],
     tenant: str,
     schema: str = DEFAULT_SCHEMA,
+    *,
+    fence: int | None = None,
 ) -> Statement:
     """Return the one statement that stores pending writes; its answer is empty."""
     check_namespace(namespace)
     check_external_id(external_id)
+    check_fence(fence)
     for write in writes:
         check_write(write)
     digests, data = _chunks([write.chunks for write in writes])
@@ -173,6 +179,7 @@ def put_writes_statement(
         "digests": digests,
         "data": data,
         "expects": list(expects),
+        "fence": fence,
     }
     return Statement(queries("postgres", schema)["postgres.put_writes"], params)
 
@@ -223,13 +230,17 @@ def list_agents_statement(
 
 
 def delete_statement(
-    checkpoint_ids: Collection[str], tenant: str, schema: str = DEFAULT_SCHEMA
+    checkpoint_ids: Collection[str],
+    tenant: str,
+    schema: str = DEFAULT_SCHEMA,
+    *,
+    fence: int | None = None,
 ) -> Statement:
     """Return the statement that removes checkpoints; its row says how many there were."""
     ids = [uuid_or_none(checkpoint_id, "checkpoint id") for checkpoint_id in checkpoint_ids]
-    return Statement(
-        queries("postgres", schema)["checkpoints.delete"], {"tenant": tenant, "ids": ids}
-    )
+    check_fence(fence)
+    params = {"tenant": tenant, "ids": ids, "fence": fence}
+    return Statement(queries("postgres", schema)["checkpoints.delete"], params)
 
 
 def agent_document(draft: NewAgent) -> str:
@@ -277,7 +288,18 @@ def parse_session(row: Row) -> SessionRecord:
         metadata=_metadata(row[11]),
         created_at=_known(_utc(row[12])),
         updated_at=_known(_utc(row[13])),
+        lease_owner=row[14],
+        lease_token=row[15],
+        lease_since=_utc(row[16]),
+        lease_expires_at=_utc(row[17]),
+        recoveries=row[18],
     )
+
+
+def parse_lease(row: Row) -> Lease:
+    """Read the columns of ``leases.*``."""
+    session_id, owner, token, since, expires_at, expired = row
+    return Lease(session_id, owner, token, _known(_utc(since)), _known(_utc(expires_at)), expired)
 
 
 def parse_checkpoint(row: Row) -> CheckpointRecord:
@@ -419,6 +441,8 @@ def _session(draft: NewSession) -> dict[str, Any]:
         "task_description": draft.task_description,
         "continues_id": draft.continues_id,
         "forked_from": draft.forked_from,
+        "lease_owner": draft.lease_owner,
+        "lease_ttl": draft.lease_ttl.total_seconds(),
         "metadata": _document(draft.metadata),
         "agent": None if draft.agent is None else _agent(draft.agent),
     }

@@ -1,6 +1,6 @@
 """Rules that every store keeps alike.
 
-Final states, the age of orphans, what a reference reaches, labels in one second, the order of packs.
+Final states, leases, the age of orphans, what a reference reaches, labels in one second, the order of packs.
 """
 
 from __future__ import annotations
@@ -10,11 +10,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from holdfast.errors import InvalidIdentifier, PackMissing, StateCorrupt
+from holdfast.errors import (
+    CheckpointBusy,
+    IllegalTransition,
+    InvalidIdentifier,
+    LeaseLost,
+    PackMissing,
+    StateCorrupt,
+)
+from holdfast.model import Lease
+from holdfast.processes import Uptime, owner_name
 from holdfast.state.refs import RECORD_BYTES, digests_in
 
 FINAL_AGENT_STATUSES: Final = frozenset({"completed", "failed", "terminated"})
 ORPHAN_AGE: Final = timedelta(days=1)
+LONGEST_LEASE: Final = timedelta(hours=1)
 # More than this many packs for one snapshot are damage or malice: snapshots are packed together long before.
 MOST_PACKS: Final = 100_000
 _BATCH: Final = 500
@@ -52,6 +62,49 @@ def _enter(packed: Iterable[bytes], live: set[bytes]) -> list[bytes]:
                 if is_index:
                     indexes.append(digest)
     return indexes
+
+
+def lease_clock(now: Uptime, ttl: timedelta) -> str:
+    """Return when a lease expires, as a text: the boot and the second of it."""
+    return f"{now.boot} {now.seconds + ttl.total_seconds():.6f}"
+
+
+def lease_expired(clock: str | None, now: Uptime) -> bool:
+    """Tell whether a lease has expired.
+
+    One of another boot has: its holder did not survive. Where boots cannot be told apart, a moment
+    that is further away than any lease lasts is of another boot too.
+    """
+    boot, _, seconds = (clock or "").rpartition(" ")
+    if boot != now.boot:
+        return True
+    left = float(seconds) - now.seconds
+    return left <= 0 or left > LONGEST_LEASE.total_seconds()
+
+
+def lease_lost(session_id: str) -> LeaseLost:
+    """Return the refusal of a writer whose token is not the session's any more."""
+    return LeaseLost(
+        f"session {session_id} was taken over by another worker. Nothing was written: resume it to "
+        f"go on"
+    )
+
+
+def lease_busy(lease: Lease) -> CheckpointBusy:
+    """Return the refusal of whoever does not hold a session that is held."""
+    return CheckpointBusy(
+        f"session {lease.session_id} is held by {owner_name(lease.owner)} since "
+        f"{lease.since:%Y-%m-%d %H:%M:%S} UTC and until {lease.expires_at:%H:%M:%S} UTC. Nothing was "
+        f"written: let its holder finish, or take it over",
+        lease,
+    )
+
+
+def session_completed(session_id: str) -> IllegalTransition:
+    """Return the refusal of a change to a session that is final."""
+    return IllegalTransition(
+        f"session {session_id} is completed; fork it to go on. Nothing was stored"
+    )
 
 
 def next_label(label: str, taken: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ import apsw
 from holdfast.errors import InvalidUrl
 from holdfast.ids import check_tenant
 from holdfast.model import utc_now
+from holdfast.processes import Uptime, uptime
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
 from holdfast.stores.sqlite_effects import SqliteEffects
 from holdfast.stores.sqlite_file import DatabaseFile
@@ -44,12 +45,14 @@ class SqliteStore(SqliteCheckpoints, SqliteEffects, SqliteWrites):
         busy_timeout: float = 30.0,
         compress: bool = True,
         now: Callable[[], datetime] = utc_now,
+        uptime: Callable[[], Uptime] = uptime,
     ) -> None:
         self.tenant = check_tenant(tenant)
         self.path = Path(path).absolute()
         self.url = f"sqlite:///{quote(str(self.path))}"
         self._compress = compress
         self._now = now
+        self._uptime = uptime
         self._file = DatabaseFile(self.path, self.url, busy_timeout=busy_timeout)
         self._file.open(self._ensure_schema if ensure_schema else self._check_schema)
 

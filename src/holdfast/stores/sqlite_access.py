@@ -15,6 +15,7 @@ import apsw
 import orjson
 
 from holdfast.model import CheckpointQuery, SessionQuery
+from holdfast.processes import Uptime
 from holdfast.stores.base import Store
 from holdfast.stores.checks import check_filter, check_limit, metadata_filter
 from holdfast.stores.sqlite_file import SQL, DatabaseFile
@@ -32,6 +33,7 @@ class SqliteAccess(Store):
     path: Path
     _file: DatabaseFile
     _now: Callable[[], datetime]
+    _uptime: Callable[[], Uptime]
     _compress: bool
 
     def _clock(self) -> str:

@@ -22,11 +22,13 @@ from holdfast.stores.checks import (
     already_consumed,
     as_utc,
     check_checkpoint,
+    check_fence,
     check_filter,
     check_session,
     document_text,
     nothing_to_consume,
 )
+from holdfast.stores.rules import session_completed
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import stamp
@@ -65,10 +67,14 @@ class SqliteCheckpoints(SqliteSessions):
         def store(connection: apsw.Connection) -> PutResult:
             moment = self._now()
             now = stamp(moment)
-            agent_id = self._lock_session(connection, draft.session_id, session)
+            agent_id, status = self._lock_session(
+                connection, draft.session_id, session, draft.fence
+            )
             stored, replaced, seq, label = self._standing(connection, draft, now)
             if stored is not None:
                 return PutResult(stored, created=False)
+            if status == "completed":
+                raise session_completed(draft.session_id)
             if draft.consumes is not None:
                 self._consume(connection, draft, now)
             if replaced:
@@ -214,12 +220,14 @@ class SqliteCheckpoints(SqliteSessions):
         )
         return Payload(*found[0]) if found else None
 
-    def mark_restored(self, checkpoint_id: str) -> CheckpointRecord:
+    def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         check_filter(checkpoint_id, "checkpoint id", str)
+        check_fence(fence)
 
         def mark(connection: apsw.Connection) -> CheckpointRecord:
             now = self._clock()
             key = checkpoint_id.lower()
+            self._fence_checkpoints(connection, text_list([key]), fence)
             connection.execute(SQL["checkpoints.mark_restored"], (now, key, self.tenant, now))
             if not connection.changes():
                 raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
@@ -227,12 +235,14 @@ class SqliteCheckpoints(SqliteSessions):
 
         return self._file.write(mark)
 
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str]) -> int:
+    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
         ids = text_list([found.lower() for found in checkpoint_ids], "checkpoint id")
+        check_fence(fence)
         if not checkpoint_ids:
             return 0
 
         def delete(connection: apsw.Connection) -> int:
+            self._fence_checkpoints(connection, ids, fence)
             connection.execute(SQL["checkpoints.delete"], (self.tenant, ids))
             return connection.changes()
 

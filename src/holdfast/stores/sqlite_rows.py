@@ -49,6 +49,11 @@ def session(row: Row) -> SessionRecord:
         _document(row[11]),
         _moment(row[12]),
         _moment(row[13]),
+        row[14],
+        row[15],
+        _moment(row[16]),
+        _moment(row[17]),
+        row[18],
     )
     return SessionRecord(*values)
 

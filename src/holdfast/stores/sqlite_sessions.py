@@ -20,7 +20,9 @@ from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, S
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import (
     as_utc,
+    check_fence,
     check_filter,
+    check_free_text,
     check_limit,
     check_log,
     check_session,
@@ -28,10 +30,12 @@ from holdfast.stores.checks import (
     document_text,
     merged_text,
 )
+from holdfast.stores.rules import lease_lost, session_completed
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
 from holdfast.stores.sqlite_chunks import SqliteChunks
 from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_leases import SqliteLeases
 from holdfast.stores.sqlite_packs import SqlitePacks
 from holdfast.stores.sqlite_rows import Row, stamp
 
@@ -43,7 +47,7 @@ _SESSION_FILTERS: Final = (
 )
 
 
-class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks):
+class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
     """Sessions and their logs."""
 
     def create_session(self, draft: NewSession) -> SessionRecord:
@@ -58,7 +62,12 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks):
                 raise AgentNotFound(f"no agent has the id {draft.agent_id}")
             self._insert_agent(connection, draft.agent)
         metadata = document_text(draft.metadata)
-        now = self._clock()
+        moment = self._now()
+        now = stamp(moment)
+        owner = draft.lease_owner
+        lease: Row = (None, 0, None, None, None)
+        if owner is not None:
+            lease = (owner, 1, now, *self._expiry(moment, draft.lease_ttl))
         connection.execute(
             SQL["sessions.insert"],
             (
@@ -72,6 +81,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks):
                 metadata,
                 now,
                 now,
+                *lease,
             ),
         )
         return rows.session(
@@ -90,6 +100,8 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks):
                 metadata,
                 now,
                 now,
+                *lease[:4],
+                0,
             )
         )
 
@@ -114,12 +126,18 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks):
         status: str | None = None,
         expected: Collection[str] | None = None,
         resumed_at: datetime | None = None,
+        paused_until: datetime | None = None,
+        pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        fence: int | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
+        check_free_text(pause_reason, "pause reason")
+        check_fence(fence)
         resumed = None if resumed_at is None else stamp(as_utc(resumed_at, "resumed_at"))
+        until = None if paused_until is None else stamp(as_utc(paused_until, "paused_until"))
         dumped = document_text(metadata)
         merged = document_text(merge_metadata)
 
@@ -132,28 +150,48 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks):
                 raise IllegalTransition(
                     f"session {session_id!r} is {row[4]}; this needs {', '.join(sorted(expected))}"
                 )
-            row[4] = row[4] if status is None else status
+            if fence is not None and row[15] != fence:
+                raise lease_lost(session_id)
+            if status is not None:
+                if row[4] == "completed" != status:
+                    raise session_completed(session_id)
+                row[4] = status
+                paused = status == "paused"
+                row[7:10] = (self._clock(), until, pause_reason) if paused else (None, None, None)
             row[10] = row[10] if resumed is None else resumed
             row[11] = row[11] if dumped is None else dumped
             if merged is not None:
                 row[11] = merged_text(row[11], merged)
             row[13] = self._clock()
-            values = (row[4], row[10], row[11], row[13], self.tenant, session_id)
+            values = (row[4], *row[7:12], row[13], self.tenant, session_id)
             connection.execute(SQL["sessions.update"], values)
             return rows.session(tuple(row))
 
         return self._file.write(update)
 
     def _lock_session(
-        self, connection: apsw.Connection, session_id: str, draft: NewSession | None
-    ) -> str:
-        """Return the agent of a session, which is created if the draft brings it."""
+        self,
+        connection: apsw.Connection,
+        session_id: str,
+        draft: NewSession | None,
+        fence: int | None,
+    ) -> tuple[str, str]:
+        """Return the agent and the status of a session that may be written with this fence.
+
+        It is created if the draft brings it.
+        """
         found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
         if found:
-            return str(found[0][0])
+            agent_id, status, *lease = found[0]
+            if lease[0] != fence:
+                self._refuse_fence(connection, session_id, lease, fence)
+            return agent_id, status
         if draft is None:
             raise SessionNotFound(f"no session has the id {session_id!r}")
-        return self._insert_session(connection, draft).agent_id
+        if fence is not None:
+            raise lease_lost(session_id)
+        created = self._insert_session(connection, draft)
+        return created.agent_id, created.status
 
     def delete_session(self, session_id: str) -> bool:
         check_filter(session_id, "session id", str)

@@ -8,7 +8,7 @@ import apsw
 
 from holdfast.ids import check_external_id, check_namespace
 from holdfast.model import NewSession, NewWrite, Payload, WriteRecord
-from holdfast.stores.checks import check_filter, check_session, check_write
+from holdfast.stores.checks import check_fence, check_filter, check_session, check_write
 from holdfast.stores.sqlite_access import text_list
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import Row
@@ -24,17 +24,20 @@ class SqliteWrites(SqliteSessions):
         namespace: str,
         external_id: str,
         writes: Sequence[NewWrite],
+        *,
+        fence: int | None = None,
     ) -> None:
         session = check_session(session)
         check_namespace(namespace)
         check_external_id(external_id)
+        check_fence(fence)
         packed = []
         for write in writes:
             check_write(write)
             packed.append(self._packed(write.chunks))
 
         def store(connection: apsw.Connection) -> None:
-            self._lock_session(connection, session.id, session)
+            self._lock_session(connection, session.id, session, fence)
             now = self._clock()
             for chunks in packed:
                 self._add_chunks(connection, chunks)

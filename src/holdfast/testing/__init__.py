@@ -22,6 +22,7 @@ from holdfast.testing.checkpoints import CheckpointContract
 from holdfast.testing.content import ContentContract
 from holdfast.testing.effects import EffectContract
 from holdfast.testing.labels import LabelContract
+from holdfast.testing.leases import LeaseContract
 from holdfast.testing.packs import PackContract
 from holdfast.testing.savers import SaverContract
 from holdfast.testing.sessions import SessionContract
@@ -39,6 +40,7 @@ class StoreContract(
     TrimContract,
     WriteContract,
     LabelContract,
+    LeaseContract,
     PackContract,
     EffectContract,
     UpkeepContract,

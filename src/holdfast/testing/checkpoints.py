@@ -31,6 +31,7 @@ NOT_IN_THE_RECORD = {
     "chunks",
     "expects",
     "pack_required",
+    "fence",
     "replace",
     "consumes",
     "trim",

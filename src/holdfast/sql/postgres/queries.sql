@@ -48,19 +48,19 @@ RETURNING a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.me
 -- name: sessions.insert
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
 FROM holdfast.create_session(%(tenant)s, %(draft)s::jsonb) AS s;
 
 -- name: sessions.find
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
 FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(id)s;
 
 -- name: sessions.list
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
 FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s
 
 -- name: sessions.where.status
@@ -87,13 +87,70 @@ ORDER BY s.created_at DESC, s.id DESC LIMIT %(limit)s::bigint
 UPDATE holdfast.sessions AS s
 SET status = coalesce(%(status)s::text, s.status),
     resumed_at = coalesce(%(resumed_at)s::timestamptz, s.resumed_at),
+    paused_at = CASE WHEN %(status)s::text = 'paused' THEN clock_timestamp()
+        WHEN %(status)s::text IS NULL THEN s.paused_at END,
+    paused_until = CASE WHEN %(status)s::text = 'paused' THEN %(paused_until)s::timestamptz
+        WHEN %(status)s::text IS NULL THEN s.paused_until END,
+    pause_reason = CASE WHEN %(status)s::text = 'paused' THEN %(pause_reason)s::text
+        WHEN %(status)s::text IS NULL THEN s.pause_reason END,
     metadata = coalesce(%(metadata)s::jsonb, s.metadata),
     updated_at = clock_timestamp()
 WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND holdfast.durably()
     AND (%(expected)s::text[] IS NULL OR s.status = ANY (%(expected)s::text[]))
+    AND (%(status)s::text IS NULL OR s.status <> 'completed' OR %(status)s::text = 'completed')
+    AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
 RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id,
     s.forked_from, s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text,
-    s.created_at, s.updated_at;
+    s.created_at, s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at,
+    s.recoveries;
+
+-- name: leases.list
+SELECT s.id, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at,
+    s.lease_expires_at <= clock_timestamp()
+FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.lease_owner IS NOT NULL
+
+-- name: leases.where.id
+AND s.id = %(id)s
+
+-- name: leases.renew
+UPDATE holdfast.sessions AS s
+SET lease_expires_at = clock_timestamp() + make_interval(secs => %(seconds)s::double precision)
+FROM unnest(%(ids)s::text[], %(tokens)s::bigint[]) AS held (id, token)
+WHERE s.tenant = %(tenant)s AND s.id = held.id AND s.lease_token = held.token
+    AND s.lease_owner IS NOT NULL AND holdfast.durably()
+RETURNING s.id;
+
+-- name: leases.release
+UPDATE holdfast.sessions AS s
+SET lease_owner = NULL, lease_token = s.lease_token + 1, lease_since = NULL, lease_expires_at = NULL
+WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND s.lease_token = %(token)s
+    AND s.lease_owner IS NOT NULL AND holdfast.durably()
+RETURNING s.id;
+
+-- name: postgres.leases.acquire
+SELECT a.granted, s.id, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, a.expired
+FROM holdfast.acquire_lease(
+    %(tenant)s, %(id)s, %(owner)s, %(seconds)s::double precision, %(over)s::bigint) AS a,
+    LATERAL (SELECT (a.held).*) AS s;
+
+-- name: postgres.leases.interrupt
+WITH marked AS (
+    UPDATE holdfast.sessions AS s
+    SET status = CASE WHEN s.recoveries < %(most)s THEN 'interrupted' ELSE 'failed' END,
+        recoveries = s.recoveries + 1, updated_at = clock_timestamp(), lease_owner = NULL,
+        lease_token = s.lease_token + 1, lease_since = NULL, lease_expires_at = NULL
+    WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND s.lease_token = %(token)s
+        AND s.lease_owner IS NOT NULL AND s.status = 'active' AND holdfast.durably()
+    RETURNING s.*
+), logged AS (
+    INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)
+    SELECT m.tenant, m.id, 'warning', %(message)s, %(data)s::jsonb, clock_timestamp()
+    FROM marked AS m
+)
+SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
+    s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
+FROM marked AS s;
 
 -- name: sessions.delete
 SELECT erased FROM holdfast.sweep(%(tenant)s, %(id)s, false);
@@ -189,6 +246,7 @@ WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
 UPDATE holdfast.session_checkpoints AS c SET restored_at = clock_timestamp()
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
     AND (c.expires_at IS NULL OR c.expires_at > now()) AND holdfast.durably()
+    AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
 RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
@@ -198,6 +256,7 @@ RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.p
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[]) AND holdfast.durably()
+        AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
     RETURNING c.id)
 SELECT count(*) FROM gone;
 
@@ -340,7 +399,7 @@ SELECT r.packs, r.bytes FROM holdfast.remove_packs(
 SELECT holdfast.put_writes(
     %(tenant)s, %(session)s::jsonb, %(namespace)s, %(external_id)s, %(writes)s::jsonb,
     %(manifests)s::text[], %(refs)b::bytea[],
-    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[]);
+    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(fence)s::bigint);
 
 -- name: postgres.read
 -- One checkpoint with everything that its state is made of; *.where fragments go between.
@@ -375,7 +434,7 @@ SELECT s.id FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %
 -- name: postgres.copy
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
 FROM holdfast.copy_session(
     %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[], %(whole)s) AS s;
 

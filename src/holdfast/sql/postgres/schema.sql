@@ -12,6 +12,7 @@
 --   HF007 wrong isolation      HF008 state cannot be read HF009 references cannot be followed
 --   HF010 workspace pack missing                          HF011 workspace packs in a circle
 --   HF012 already resumed      HF013 nothing to go on from
+--   HF014 lease lost           HF015 session is held      HF016 session is completed
 
 DO $$ BEGIN EXECUTE 'CREATE SCHEMA IF NOT EXISTS ' || rtrim('holdfast.', '.'); END $$;
 
@@ -48,7 +49,11 @@ CREATE TABLE holdfast.sessions (
     forked_from      text COLLATE "C",
     lease_owner      text COLLATE "C",
     lease_token      bigint NOT NULL DEFAULT 0,
+    lease_since      timestamptz,
     lease_expires_at timestamptz,
+    -- SQLite's own clock; here the server's time decides.
+    lease_clock      text COLLATE "C",
+    recoveries       integer NOT NULL DEFAULT 0,
     paused_at        timestamptz,
     paused_until     timestamptz,
     pause_reason     text,
@@ -62,6 +67,7 @@ CREATE TABLE holdfast.sessions (
 
 CREATE INDEX sessions_by_age ON holdfast.sessions (tenant, created_at DESC, id DESC);
 CREATE INDEX sessions_by_agent ON holdfast.sessions (tenant, agent_id);
+CREATE INDEX sessions_by_lease ON holdfast.sessions (tenant) WHERE lease_owner IS NOT NULL;
 
 -- The checkpoint table. state_snapshot is the manifest of a checkpoint's state as a document for
 -- SQL: small values stand in it, large ones are references to chunks, and
@@ -237,7 +243,11 @@ COMMENT ON TABLE holdfast.session_logs IS 'What happened in a session, append-on
 COMMENT ON TABLE holdfast.workspace_packs IS 'Git packs of workspace snapshots.';
 COMMENT ON TABLE holdfast.schema_migrations IS 'Which migrations were applied, with their checksums.';
 
+COMMENT ON COLUMN holdfast.sessions.lease_owner IS 'Who holds the session; null when nobody does.';
 COMMENT ON COLUMN holdfast.sessions.lease_token IS 'The fence: a writer with another token lost it.';
+COMMENT ON COLUMN holdfast.sessions.lease_expires_at IS
+    'From then on somebody else may take it; until somebody does, its token counts.';
+COMMENT ON COLUMN holdfast.sessions.recoveries IS 'How often its worker was found dead.';
 COMMENT ON COLUMN holdfast.session_checkpoints.id IS 'Made by the client, so that a retry is safe.';
 COMMENT ON COLUMN holdfast.session_checkpoints.external_id IS
     'Another system''s id of this checkpoint, unique in its session and namespace.';
@@ -565,9 +575,15 @@ BEGIN
     END IF;
     moment := clock_timestamp();
     INSERT INTO holdfast.sessions (tenant, id, agent_id, agent_type, task_description, continues_id,
-                                   forked_from, metadata, created_at, updated_at)
+                                   forked_from, metadata, created_at, updated_at, lease_owner,
+                                   lease_token, lease_since, lease_expires_at)
     VALUES (p_tenant, draft.id, draft.agent_id, draft.agent_type, draft.task_description,
-            draft.continues_id, draft.forked_from, draft.metadata, moment, moment)
+            draft.continues_id, draft.forked_from, draft.metadata, moment, moment,
+            draft.lease_owner, CASE WHEN draft.lease_owner IS NULL THEN 0 ELSE 1 END,
+            CASE WHEN draft.lease_owner IS NOT NULL THEN moment END,
+            CASE WHEN draft.lease_owner IS NOT NULL
+                 THEN moment + make_interval(secs => (p_session ->> 'lease_ttl')::double precision)
+            END)
     ON CONFLICT (tenant, id) DO NOTHING;
     RETURN FOUND;
 END $$;
@@ -603,6 +619,95 @@ BEGIN
     SELECT s.* INTO stored FROM holdfast.sessions AS s
      WHERE s.tenant = p_tenant AND s.id = p_session ->> 'id';
     RETURN stored;
+END $$;
+
+-- Leases ----------------------------------------------------------------------------------------
+
+-- Whether a session that the caller has locked may be written: with a fence, while its lease has that
+-- token; without one, while nobody holds it. A write without a fence ends a lease that has expired, so
+-- that its holder, should it wake up, is told. True, so that it can stand in a condition.
+CREATE FUNCTION holdfast.check_fence(p_session holdfast.sessions, p_fence bigint)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_fence IS NOT NULL THEN
+        IF p_session.lease_token <> p_fence THEN
+            RAISE EXCEPTION 'session % was taken over by another worker. Nothing was written: '
+                'resume it to go on', p_session.id USING ERRCODE = 'HF014';
+        END IF;
+    ELSIF p_session.lease_owner IS NOT NULL THEN
+        IF p_session.lease_expires_at > clock_timestamp() THEN
+            RAISE EXCEPTION 'session % is held by % since % and until %. Nothing was written: let '
+                'its holder finish, or take it over', p_session.id,
+                CASE WHEN p_session.lease_owner LIKE 'process:%:%:%:%'
+                     THEN 'process ' || split_part(p_session.lease_owner, ':', 4) || ' on '
+                         || split_part(p_session.lease_owner, ':', 2)
+                     ELSE p_session.lease_owner END,
+                to_char(p_session.lease_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'),
+                to_char(p_session.lease_expires_at AT TIME ZONE 'UTC', 'HH24:MI:SS UTC')
+                USING ERRCODE = 'HF015';
+        END IF;
+        UPDATE holdfast.sessions AS s
+           SET lease_owner = NULL, lease_token = s.lease_token + 1, lease_since = NULL,
+               lease_expires_at = NULL
+         WHERE s.tenant = p_session.tenant AND s.id = p_session.id;
+    END IF;
+    RETURN true;
+END $$;
+
+-- The same for a session that is not locked yet; it is locked here until the transaction ends. Without
+-- a fence nothing is asked: this is for what upkeep may do as well.
+CREATE FUNCTION holdfast.fenced(p_tenant text, p_session text, p_fence bigint)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    held holdfast.sessions;
+BEGIN
+    IF p_fence IS NULL THEN
+        RETURN true;
+    END IF;
+    SELECT s.* INTO held FROM holdfast.sessions AS s
+     WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no session %', p_session USING ERRCODE = 'HF002';
+    END IF;
+    RETURN holdfast.check_fence(held, p_fence);
+END $$;
+
+-- Takes or joins a lease, and says how it stands afterwards. It is given when nobody has it, when it
+-- has expired, to its owner, and to whoever takes it from the very holder that p_over says.
+CREATE FUNCTION holdfast.acquire_lease(
+    p_tenant text, p_session text, p_owner text, p_seconds double precision, p_over bigint,
+    OUT granted boolean, OUT held holdfast.sessions, OUT expired boolean
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz;
+BEGIN
+    PERFORM holdfast.durably();
+    SELECT s.* INTO held FROM holdfast.sessions AS s
+     WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no session %', p_session USING ERRCODE = 'HF002';
+    END IF;
+    moment := clock_timestamp();
+    granted := held.lease_owner IS NULL OR held.lease_expires_at <= moment
+        OR held.lease_owner = p_owner OR (held.lease_token = p_over) IS TRUE;
+    IF NOT granted THEN
+        expired := false;
+        RETURN;
+    END IF;
+    IF held.lease_owner IS DISTINCT FROM p_owner THEN
+        held.lease_owner := p_owner;
+        held.lease_token := held.lease_token + 1;
+        held.lease_since := moment;
+    END IF;
+    held.lease_expires_at := moment + make_interval(secs => p_seconds);
+    expired := held.lease_expires_at <= moment;
+    UPDATE holdfast.sessions AS s
+       SET lease_owner = held.lease_owner, lease_token = held.lease_token,
+           lease_since = held.lease_since, lease_expires_at = held.lease_expires_at
+     WHERE s.tenant = p_tenant AND s.id = p_session;
 END $$;
 
 -- Adds chunks in the order of their digests, so that two writers cannot wait for each other, and
@@ -693,7 +798,8 @@ DECLARE
     keep bigint := (p_draft -> 'trim' ->> 'keep')::bigint;
     ages jsonb := coalesce(p_draft -> 'trim' -> 'max_age', '{}');
     origin uuid := (p_draft ->> 'consumes')::uuid;
-    agent uuid;
+    fence bigint := (p_draft ->> 'fence')::bigint;
+    owner holdfast.sessions;
     moment timestamptz;
     position_kept bigint;
     added bigint;
@@ -706,7 +812,7 @@ BEGIN
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
     LOOP
-        SELECT s.agent_id INTO agent FROM holdfast.sessions AS s
+        SELECT s.* INTO owner FROM holdfast.sessions AS s
          WHERE s.tenant = p_tenant AND s.id = draft.session_id FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
         IF jsonb_typeof(p_draft -> 'session') IS DISTINCT FROM 'object' THEN
@@ -715,6 +821,7 @@ BEGIN
         PERFORM holdfast.add_session(p_tenant, p_draft -> 'session');
     END LOOP;
     moment := clock_timestamp();
+    PERFORM holdfast.check_fence(owner, fence);
 
     SELECT c.* INTO checkpoint FROM holdfast.session_checkpoints AS c
      WHERE c.id = draft.id;
@@ -728,6 +835,10 @@ BEGIN
         checkpoint.state_snapshot := NULL;
         checkpoint.refs := NULL;
         RETURN;
+    END IF;
+    IF owner.status = 'completed' THEN
+        RAISE EXCEPTION 'session % is completed; fork it to go on. Nothing was stored',
+            draft.session_id USING ERRCODE = 'HF016';
     END IF;
 
     -- The session is locked, so of all that go on from one checkpoint exactly one gets here first.
@@ -797,7 +908,7 @@ BEGIN
         version, size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted,
         workspace_commit, resumable, pinned, expires_at, metadata, created_at)
     VALUES (
-        p_tenant, draft.id, draft.external_id, draft.session_id, agent, draft.namespace,
+        p_tenant, draft.id, draft.external_id, draft.session_id, owner.agent_id, draft.namespace,
         coalesce(position_kept,
                  nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq'))),
         draft.parent_id, draft.name, draft.label, draft.description, draft.checkpoint_type,
@@ -963,21 +1074,24 @@ END $$;
 -- p_refs the rest in the same order.
 CREATE FUNCTION holdfast.put_writes(
     p_tenant text, p_session jsonb, p_namespace text, p_external_id text, p_writes jsonb,
-    p_manifests text[], p_refs bytea[], p_digests bytea[], p_data bytea[], p_expects bytea[]
+    p_manifests text[], p_refs bytea[], p_digests bytea[], p_data bytea[], p_expects bytea[],
+    p_fence bigint
 )
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
+    owner holdfast.sessions;
     draft record;
 BEGIN
     PERFORM holdfast.lock_tenant(p_tenant, false);
     LOOP
-        -- Holds the session against being erased until the writes are in.
-        PERFORM FROM holdfast.sessions AS s
-          WHERE s.tenant = p_tenant AND s.id = p_session ->> 'id' FOR KEY SHARE;
+        -- Holds the session against being erased or taken over until the writes are in.
+        SELECT s.* INTO owner FROM holdfast.sessions AS s
+         WHERE s.tenant = p_tenant AND s.id = p_session ->> 'id' FOR SHARE;
         EXIT WHEN FOUND;
         PERFORM holdfast.add_session(p_tenant, p_session);
     END LOOP;
+    PERFORM holdfast.check_fence(owner, p_fence);
     PERFORM holdfast.add_chunks(p_tenant, p_digests, p_data, p_expects);
     FOR draft IN
         SELECT w.value ->> 'task_id' AS task_id, (w.value ->> 'idx')::bigint AS idx,
@@ -1229,4 +1343,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:0ca98ad71123883a630e426a410c0367917f9d7fa33ef203dd22533ca0cf17ec');
+    (1, 'sha256:1524ac28d641ff7d0bfec25c99af0a9f619bb80f8d0e1a1b2216afde2cb7bf9e');

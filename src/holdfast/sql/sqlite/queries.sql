@@ -37,17 +37,20 @@ WHERE tenant = ? AND id = ?;
 
 -- name: sessions.insert
 INSERT INTO sessions (tenant, id, agent_id, agent_type, task_description, continues_id, forked_from,
-    metadata, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    metadata, created_at, updated_at, lease_owner, lease_token, lease_since, lease_expires_at,
+    lease_clock)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sessions.find
 SELECT id, agent_id, agent_type, task_description, status, continues_id, forked_from,
-    paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at
+    paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at,
+    lease_owner, lease_token, lease_since, lease_expires_at, recoveries
 FROM sessions WHERE tenant = ? AND id = ?;
 
 -- name: sessions.list
 SELECT id, agent_id, agent_type, task_description, status, continues_id, forked_from,
-    paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at
+    paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at,
+    lease_owner, lease_token, lease_since, lease_expires_at, recoveries
 FROM sessions WHERE tenant = ?
 
 -- name: sessions.where.status
@@ -74,8 +77,25 @@ ORDER BY created_at DESC, id DESC LIMIT ?
 
 -- name: sessions.update
 UPDATE sessions
-SET status = ?, resumed_at = ?, metadata = ?, updated_at = ?
+SET status = ?, paused_at = ?, paused_until = ?, pause_reason = ?, resumed_at = ?, metadata = ?,
+    updated_at = ?
 WHERE tenant = ? AND id = ?;
+
+-- name: leases.list
+SELECT id, lease_owner, lease_token, lease_since, lease_expires_at, lease_clock
+FROM sessions WHERE tenant = ? AND lease_owner IS NOT NULL
+
+-- name: leases.where.id
+AND id = ?
+
+-- name: leases.renew
+UPDATE sessions SET lease_expires_at = ?, lease_clock = ?
+WHERE tenant = ? AND id = ? AND lease_token = ? AND lease_owner IS NOT NULL;
+
+-- name: leases.release
+UPDATE sessions SET lease_owner = NULL, lease_token = lease_token + 1, lease_since = NULL,
+    lease_expires_at = NULL, lease_clock = NULL
+WHERE tenant = ? AND id = ? AND lease_token = ? AND lease_owner IS NOT NULL;
 
 -- name: sessions.delete
 DELETE FROM sessions WHERE tenant = ? AND id = ?;
@@ -299,7 +319,8 @@ SELECT name FROM sqlite_schema;
 PRAGMA foreign_key_check;
 
 -- name: sqlite.put.session
-SELECT agent_id FROM sessions WHERE tenant = ? AND id = ?;
+SELECT agent_id, status, lease_token, lease_owner, lease_clock, lease_since, lease_expires_at
+FROM sessions WHERE tenant = ? AND id = ?;
 
 -- name: sqlite.put.touch_session
 UPDATE sessions SET updated_at = ? WHERE tenant = ? AND id = ?;
@@ -418,6 +439,20 @@ INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET task_path = excluded.task_path, channel = excluded.channel,
     manifest = excluded.manifest, refs = excluded.refs, created_at = excluded.created_at;
+
+-- name: sqlite.leases.set
+UPDATE sessions SET lease_owner = ?, lease_token = ?, lease_since = ?, lease_expires_at = ?,
+    lease_clock = ?
+WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.leases.interrupt
+UPDATE sessions SET status = ?, recoveries = recoveries + 1, updated_at = ?, lease_owner = NULL,
+    lease_token = lease_token + 1, lease_since = NULL, lease_expires_at = NULL, lease_clock = NULL
+WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.fence.checkpoints
+SELECT DISTINCT session_id FROM session_checkpoints
+WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?));
 
 -- name: sqlite.copy.sources
 SELECT id, parent_id, namespace, external_id FROM session_checkpoints

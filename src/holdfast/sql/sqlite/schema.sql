@@ -46,7 +46,12 @@ CREATE TABLE sessions (
     forked_from      TEXT,
     lease_owner      TEXT,
     lease_token      INTEGER NOT NULL DEFAULT 0,
+    lease_since      TEXT,
     lease_expires_at TEXT,
+    -- What decides here, where every holder is on this machine: the id of a boot, a space, and the
+    -- second of that boot at which the lease expires. Nobody sets that clock.
+    lease_clock      TEXT,
+    recoveries       INTEGER NOT NULL DEFAULT 0,
     paused_at        TEXT,
     paused_until     TEXT,
     pause_reason     TEXT,
@@ -60,6 +65,7 @@ CREATE TABLE sessions (
 
 CREATE INDEX sessions_by_age ON sessions (tenant, created_at DESC, id DESC);
 CREATE INDEX sessions_by_agent ON sessions (tenant, agent_id);
+CREATE INDEX sessions_by_lease ON sessions (tenant) WHERE lease_owner IS NOT NULL;
 
 -- The order of checkpoints comes from here, never from a clock. A row is never handed out twice.
 CREATE TABLE sequences (
@@ -212,4 +218,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:d417e11c72e9244c420b75a879835aa46444b024fe1be416425caf9bc99163ae', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:4440b3609bc3d58d61240ce862f751b6f1c36c4fef276dd5c865137f04492785', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -46,7 +46,12 @@ CREATE TABLE sessions (
     forked_from      TEXT,
     lease_owner      TEXT,
     lease_token      INTEGER NOT NULL DEFAULT 0,
+    lease_since      TEXT,
     lease_expires_at TEXT,
+    -- What decides here, where every holder is on this machine: the id of a boot, a space, and the
+    -- second of that boot at which the lease expires. Nobody sets that clock.
+    lease_clock      TEXT,
+    recoveries       INTEGER NOT NULL DEFAULT 0,
     paused_at        TEXT,
     paused_until     TEXT,
     pause_reason     TEXT,
@@ -60,6 +65,7 @@ CREATE TABLE sessions (
 
 CREATE INDEX sessions_by_age ON sessions (tenant, created_at DESC, id DESC);
 CREATE INDEX sessions_by_agent ON sessions (tenant, agent_id);
+CREATE INDEX sessions_by_lease ON sessions (tenant) WHERE lease_owner IS NOT NULL;
 
 -- The order of checkpoints comes from here, never from a clock. A row is never handed out twice.
 CREATE TABLE sequences (

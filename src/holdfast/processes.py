@@ -1,0 +1,112 @@
+"""Which process this is, whether another one still lives, and a clock that nobody sets.
+
+A process id alone says little: it is handed out again, and means something else on another machine, after
+a reboot or in another container. Here a process is named by its machine, by the *place* in which its id
+counts (one boot of one kernel, one namespace of process ids), by the id and by the time at which it
+started. Whether such a process lives is known in the same place only; elsewhere nobody can tell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from functools import cache
+from typing import Final, NamedTuple
+
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_NAMESPACE: Final = "/proc/self/ns/pid"
+# The name of a program may contain anything, a parenthesis too; what follows the last one does not.
+_STAT: Final = re.compile(rb".*\) (\S)(?: \S+){18} (\d+) ", re.DOTALL)
+_OWNER: Final = re.compile("process:(.*):([^:]*):([0-9]{1,18}):([^:]*)", re.DOTALL)
+_UNKNOWN: Final = "-"
+
+
+class Uptime(NamedTuple):
+    """How long a boot has lasted. Moments of different boots cannot be compared."""
+
+    boot: str
+    seconds: float
+
+
+class Process(NamedTuple):
+    """A process, as precisely as the system can name it."""
+
+    host: str
+    place: str
+    pid: int
+    started: str
+
+    def __str__(self) -> str:
+        return f"process:{self.host}:{self.place}:{self.pid}:{self.started}"
+
+
+def process_in(owner: str) -> Process | None:
+    """Read the text of a process; None if it says something else."""
+    found = _OWNER.fullmatch(owner)
+    return None if found is None else Process(found[1], found[2], int(found[3]), found[4])
+
+
+def owner_name(owner: str) -> str:
+    """Return the owner of a lease as a person would say it."""
+    process = process_in(owner)
+    return owner if process is None else f"process {process.pid} on {process.host}"
+
+
+def uptime() -> Uptime:
+    """Return the present boot and a time in it that no change of the wall clock touches."""
+    return Uptime(_boot(), time.monotonic())
+
+
+def this_process() -> Process:
+    """Return the process that asks; in a forked child that is the child."""
+    pid = os.getpid()
+    return Process(socket.gethostname(), _place(), pid, _started(pid) or _UNKNOWN)
+
+
+def is_gone(process: Process) -> bool:
+    """Tell whether a process has surely ended; one of another place may always be alive.
+
+    A process that has ended and only waits for its parent to notice is gone too. One with the same id
+    that started at another time is somebody else. Where the system does not tell when processes
+    started (it is Linux that does), no process is known to be gone.
+    """
+    known = _boot() != _UNKNOWN and process.started != _UNKNOWN
+    if not known or process.place != _place() or process.host != socket.gethostname():
+        return False
+    return _started(process.pid) != process.started
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process started, in ticks since the boot; None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            found = _STAT.match(file.read())
+    except OSError:
+        return None
+    if found is None or found[1] in b"ZX":
+        return None
+    return found[2].decode()
+
+
+@cache
+def _boot() -> str:
+    return _read(_BOOT_ID) or _UNKNOWN
+
+
+@cache
+def _place() -> str:
+    try:
+        namespace = os.readlink(_NAMESPACE).strip("pid:[]")
+    except OSError:
+        namespace = _UNKNOWN
+    return f"{_boot()}.{namespace}"
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None
