@@ -23,6 +23,7 @@ from holdfast.autosave.twin import AsyncAutosave, LoopProvider
 from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
 from holdfast.model import (
+    LEASE_TTL,
     AgentRecord,
     GcReport,
     LogRecord,
@@ -33,6 +34,7 @@ from holdfast.model import (
 from holdfast.preflight import MemoryRefReport
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
+from holdfast.sessions.manager import MAX_RECOVERIES
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
@@ -144,6 +146,32 @@ class AsyncSession:
     def state(self) -> Awaitable[dict[str, Any]]:
         """See `Session.state`: ``await session.state``."""
         return self.get_state()
+
+    @property
+    def is_held(self) -> bool:
+        """See `Session.is_held`."""
+        return self._session.is_held
+
+    @property
+    def paused_for(self) -> timedelta | None:
+        """See `Session.paused_for`."""
+        return self._session.paused_for
+
+    async def close(self, *, release: bool | None = None) -> None:
+        """See `Session.close`."""
+        # Not in our own threads, which may have ended with the manager.
+        await in_thread(self._session.close, release=release)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
 
     async def get_state(self) -> dict[str, Any]:
         """See `Session.get_state`."""
@@ -444,6 +472,8 @@ class AsyncSessionManager:
         workspace: bool = True,
         limits: Limits | None = None,
         share: bool = True,
+        owner: str | None = None,
+        lease_ttl: timedelta = LEASE_TTL,
     ) -> None:
         """See `SessionManager`."""
         manager = SessionManager(
@@ -453,6 +483,8 @@ class AsyncSessionManager:
             workspace=workspace,
             limits=limits,
             share=share,
+            owner=owner,
+            lease_ttl=lease_ttl,
         )
         self._adopt(manager, Threads())
 
@@ -470,6 +502,8 @@ class AsyncSessionManager:
         workspace: bool = True,
         tenant: str | None = None,
         create: bool = True,
+        owner: str | None = None,
+        lease_ttl: timedelta = LEASE_TTL,
     ) -> AsyncSessionManager:
         """See `SessionManager.open`."""
         threads = Threads()
@@ -480,6 +514,8 @@ class AsyncSessionManager:
             workspace=workspace,
             tenant=tenant,
             create=create,
+            owner=owner,
+            lease_ttl=lease_ttl,
         )
         twin = cls.__new__(cls)
         twin._adopt(manager, threads)
@@ -609,12 +645,28 @@ class AsyncSessionManager:
         *,
         checkpoint: str | None = None,
         force: bool = False,
+        take_over: bool = False,
+        fork: bool = False,
     ) -> AsyncSession:
         """See `SessionManager.resume_session`."""
         session = await self._run(
-            self._manager.resume_session, session_id, checkpoint=checkpoint, force=force
+            self._manager.resume_session,
+            session_id,
+            checkpoint=checkpoint,
+            force=force,
+            take_over=take_over,
+            fork=fork,
         )
         return AsyncSession(session, self._threads)
+
+    async def hold_session(self, session_id: str, *, take_over: bool = False) -> AsyncSession:
+        """See `SessionManager.hold_session`."""
+        session = await self._run(self._manager.hold_session, session_id, take_over=take_over)
+        return AsyncSession(session, self._threads)
+
+    async def recover(self, *, max_attempts: int = MAX_RECOVERIES) -> list[SessionRecord]:
+        """See `SessionManager.recover`."""
+        return await self._run(self._manager.recover, max_attempts=max_attempts)
 
     async def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
         """See `SessionManager.latest_unfinished_session`."""

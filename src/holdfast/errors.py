@@ -155,7 +155,12 @@ class NotResumable(InputError):
     code = "not_resumable"
 
 
-    │   ├── SessionNotHeld
+class SessionNotHeld(InputError):
+    """The session object was opened to look, or was closed; resume the session to write to it."""
+
+    code = "session_not_held"
+
+
 class InvalidArguments(InputError):
     """The arguments of a tool call do not fit the tool; the message names each one."""
 

@@ -359,7 +359,8 @@ class EffectOutcome:
 class NewEffect:
     """One attempt at an effect, to be recorded: as started, or with what came of it at once.
 
-    ``instead_of`` names the recorded attempt that this one takes the place of.
+    ``instead_of`` names the recorded attempt that this one takes the place of. ``fence`` is the token
+    of the session's lease.
     """
 
     session_id: str
@@ -370,6 +371,7 @@ class NewEffect:
     attempt_id: str
     outcome: EffectOutcome = EffectOutcome("started")
     instead_of: str | None = None
+    fence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

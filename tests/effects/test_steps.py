@@ -472,9 +472,9 @@ class Spy(MemoryStore):
         self._note("begin")
         return super().begin_effect(draft)
 
-    def finish_effect(self, *args: Any) -> bool:
+    def finish_effect(self, *args: Any, **kwargs: Any) -> bool:
         self._note("finish")
-        return super().finish_effect(*args)
+        return super().finish_effect(*args, **kwargs)
 
     def _note(self, what: str) -> None:
         self.written.append(what)

@@ -191,7 +191,7 @@ def test_a_type_is_manual_unless_said_and_one_of_three(database: Database) -> No
         with database.refuses():
             database.add_checkpoint(checkpoint_type=wrong)
     with database.open() as manager:
-        session = manager.get_session("s")
+        session = manager.hold_session("s")
         for wrong in ("x", "", "Manual"):
             with pytest.raises(ValueError, match="checkpoint_type"):
                 session.save_checkpoint("n", state={}, checkpoint_type=wrong)

@@ -91,7 +91,7 @@ def test_a_session_goes_only_where_it_may(database: Database) -> None:
             for target in SESSION_STATUSES:
                 created = manager.store.create_session(session_draft())
                 manager.store.update_session(created.id, status=start)
-                session = manager.get_session(created.id)
+                session = manager.hold_session(created.id)
                 steps: dict[str, Callable[[], object]] = {
                     "active": partial(manager.resume_session, created.id),
                     "completed": session.complete,

@@ -163,7 +163,7 @@ def test_the_session_manager_sees_the_same_threads(tmp_path: Path) -> None:
         agent.save_checkpoint("plan", {"n": 1}, tags=("draft",))
         last = agent.save_checkpoint("act", {"n": 2})
     with SessionManager.open(str(path)) as manager:
-        session = manager.get_session("job-7")
+        session = manager.hold_session("job-7")
         assert session.agent_type == "saver"
         latest = session.latest_checkpoint()
         assert latest is not None

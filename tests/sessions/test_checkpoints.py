@@ -244,7 +244,7 @@ def test_completed_tasks_are_never_lost(session: Session, reopen: Reopen) -> Non
     session.save_checkpoint("1", state=tasks(("a", "completed"), ("b", "in_progress")))
     assert session.get_checkpoint("1").progress == {"completed": 1, "total": 2, "percent": 50.0}
     session.save_checkpoint("2", state=tasks(("b", "completed"), ("c", "pending")))
-    later = reopen().get_session(session.id)
+    later = reopen().hold_session(session.id)
     later.save_checkpoint("3", state=tasks(("c", "in_progress"), ("d", "pending")))
     checkpoint = later.get_checkpoint("3")
     assert checkpoint.state == tasks(("c", "in_progress"), ("d", "pending"))
@@ -474,7 +474,7 @@ def test_a_damaged_checkpoint_does_not_keep_the_next_from_being_saved(tmp_path: 
         database.execute("UPDATE chunks SET codec = 0, data = zeroblob(9)")
     database.close()
     with SessionManager.open(path, workspace=False) as manager:
-        session = manager.get_session(session.id)
+        session = manager.hold_session(session.id)
         saved = session.save_checkpoint("next", state={"text": "content " * 1000})
         assert saved.parent_id == damaged.id
         assert [line.level for line in session.logs()] == ["warning"]

@@ -73,7 +73,7 @@ def test_sessions_are_found_by_their_metadata(manager: SessionManager) -> None:
     assert [s.id for s in manager.list_sessions(metadata={"n": 1})] == [one.id]
     assert manager.list_sessions(metadata={"team') OR 1=1 --": "red"}) == []
     assert manager.get_session(one.id).metadata == {"team": "red", "n": 1, "tags": ["x"]}
-    same = manager.get_session(one.id)
+    same = manager.hold_session(one.id)
     one.update_metadata({"n": 2})
     same.update_metadata({"more": None})
     expected = {"team": "red", "n": 2, "tags": ["x"], "more": None}

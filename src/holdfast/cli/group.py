@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "status": "Show when sessions were saved, and failed saves.",
     "log": "List the checkpoints of a session, newest first.",
     "save": "Save a checkpoint.",
+    "recover": "Find sessions whose worker died, and mark them.",
     "show": "Print a checkpoint with its whole state.",
     "diff": "Show what changed between two checkpoints.",
     "prune": "Remove old checkpoints by the rules, with a reason each.",

@@ -80,6 +80,15 @@ def session_option(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
+def take_over_option(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that writes to a session ``--take-over``."""
+    return click.option(
+        "--take-over",
+        is_flag=True,
+        help="Take the session even from a running program, which then can write to it no more.",
+    )(function)
+
+
 def chosen_session(manager: SessionManager, reference: str | None) -> Session:
     """Return the session that was named, or the most recently created one."""
     if reference is None:

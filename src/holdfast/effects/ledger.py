@@ -98,8 +98,12 @@ class Scope:
 class Ledger:
     """The steps of one run of a session. It may be used from several threads."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
+    def __init__(
+        self, store: Store, session_id: str, fence: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """``fence`` tells the token with which each record is written."""
         self._store = store
+        self._fence = fence
         self._session_id = session_id
         self._lock = Lock()
         self._run = Scope()
@@ -280,6 +284,7 @@ class Ledger:
     def _claim(self, call: Call) -> NewEffect:
         """Decide which effect a call is, and keep others in this run from being the same."""
         digest = fingerprint(call)
+        fence = self._fence()
         around = _AROUND.get()
         with self._lock:
             scope = around[1] if around is not None and around[0] is self else self._run
@@ -299,7 +304,9 @@ class Ledger:
                     occurrence += 1
                 scope.next[key] = occurrence + 1
             self._running[key, occurrence] = scope
-        return NewEffect(self._session_id, key, occurrence, call.name, digest, new_id())
+        return NewEffect(
+            self._session_id, key, occurrence, call.name, digest, new_id(), fence=fence
+        )
 
     def _release(self, draft: NewEffect, *, over: bool) -> None:
         with self._lock:
@@ -383,6 +390,7 @@ class Ledger:
                 record.occurrence,
                 record.attempt_id,
                 EffectOutcome("unknown"),
+                fence=self._fence(),
             )
         refuse(record)
 
@@ -392,7 +400,7 @@ class Ledger:
         try:
             if attempt.recorded:
                 place = (draft.session_id, draft.key, draft.occurrence, draft.attempt_id)
-                if not self._store.finish_effect(*place, outcome):
+                if not self._store.finish_effect(*place, outcome, fence=draft.fence):
                     raise EffectSuperseded(
                         f"somebody began the step {shown(draft)} anew, or erased the session, while "
                         f"its body ran here; how it ended here was not recorded"

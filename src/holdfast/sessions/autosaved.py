@@ -72,7 +72,9 @@ class AutosavedSession(Target[Checkpoint]):
 
     def _move(self, before: str, after: str, message: str) -> bool:
         try:
-            self._store.update_session(self.id, status=after, expected=[before])
+            self._store.update_session(
+                self.id, status=after, expected=[before], fence=self._session._fence()
+            )
         except IllegalTransition:
             return False
         self._session.refresh().log("info", message)

@@ -22,10 +22,11 @@ from holdfast.errors import (
     WorkspaceRefused,
 )
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
+from holdfast.leases import Leases, describe_holder, is_dead
 from holdfast.model import (
     AGENT_STATUSES,
+    LEASE_TTL,
     SESSION_STATUSES,
-    SESSION_TRANSITIONS,
     AgentRecord,
     CheckpointQuery,
     GcReport,
@@ -48,6 +49,7 @@ from holdfast.workspace.base import Limits, Usage
 from holdfast.workspace.git import Workspace
 
 _TASK_BYTES = 64 * 1024
+MAX_RECOVERIES = 5
 
 
 class SessionManager:
@@ -66,18 +68,26 @@ class SessionManager:
         workspace: bool = True,
         limits: Limits | None = None,
         share: bool = True,
+        owner: str | None = None,
+        lease_ttl: timedelta = LEASE_TTL,
     ) -> None:
         """Use an open store.
 
         ``workspace=False`` leaves the project's files and git alone. ``limits`` bounds what capturing
         them may cost. With ``share=False`` they stay on this machine even if the store is shared.
+
+        ``owner`` names who holds the sessions: by default this process. All processes with the same
+        ``agent:<kind>:<id>`` are one owner. ``lease_ttl`` is how long others wait for a holder of
+        whom nothing is heard, an hour at most.
         """
         self._store = store
+        self._leases = Leases(store, owner=owner, ttl=lease_ttl)
         project = Path(project_dir) if project_dir is not None else Path.cwd()
         self._around = Surroundings(
             policy=policy or Policy(),
             project_dir=project,
             files=ProjectFiles(store, project, limits=limits, share=share) if workspace else None,
+            leases=self._leases,
         )
 
     @classmethod
@@ -89,6 +99,8 @@ class SessionManager:
         workspace: bool = True,
         tenant: str | None = None,
         create: bool = True,
+        owner: str | None = None,
+        lease_ttl: timedelta = LEASE_TTL,
     ) -> SessionManager:
         """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project.
 
@@ -104,6 +116,8 @@ class SessionManager:
             workspace=workspace and config.workspace.capture,
             limits=limits_from(config.workspace),
             share=config.workspace.share,
+            owner=owner,
+            lease_ttl=lease_ttl,
         )
 
     @property
@@ -124,7 +138,8 @@ class SessionManager:
         return self._around.files.workspace
 
     def close(self) -> None:
-        """Release the store. Closing twice is fine."""
+        """Give back the leases of all sessions and release the store. Closing twice is fine."""
+        self._leases.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -235,11 +250,14 @@ class SessionManager:
             task_description=task_description,
             metadata=metadata,
             agent=agent,
+            lease_owner=self._leases.owner,
+            lease_ttl=self._leases.ttl,
         )
-        return Session(self._store, self._store.create_session(draft), self._around)
+        record = self._store.create_session(draft)
+        return Session(self._store, record, self._around, self._leases.adopt(record))
 
     def get_session(self, session_id: str) -> Session:
-        """Look at a session without resuming it; a UUID may be given by its beginning."""
+        """Look at a session without its lease; a UUID may be given by its beginning."""
         return Session(self._store, get_session_record(self._store, session_id), self._around)
 
     def resume_session(
@@ -248,28 +266,83 @@ class SessionManager:
         *,
         checkpoint: str | None = None,
         force: bool = False,
+        take_over: bool = False,
+        fork: bool = False,
     ) -> Session:
         """Continue a session, from its latest resumable checkpoint or the one named.
 
         Without an id, the most recently created session that is not completed. The session becomes
-        active and ``session.state`` is what to go on from.
+        active, ``session.state`` is what to go on from, and this process holds it. Of any number of
+        workers one gets it: where somebody else holds it, `CheckpointBusy` says who. A holder that
+        has died on this machine is no obstacle, another one until its lease expires; ``take_over``
+        takes the session from anybody, who then can write no more. ``fork`` leaves it to whoever
+        has it, and starts a second line of work from the same checkpoint.
         """
         record = (
             get_session_record(self._store, session_id)
             if session_id is not None
             else self.latest_unfinished_session()
         )
-        allowed = [old for old, new in SESSION_TRANSITIONS.items() if "active" in new]
-        if record.status not in (*allowed, "active"):
+        if record.status == "completed" and not fork:
             raise IllegalTransition(
-                f"session {record.id} is {record.status} and cannot be resumed; fork it instead"
+                f"session {record.id} is completed and cannot be resumed; fork it instead"
             )
-        session = Session(self._store, record, self._around)
-        session.resume_from(checkpoint, force=force)
-        self._store.update_session(
-            record.id, status="active", expected=[*allowed, "active"], resumed_at=utc_now()
-        )
-        return session.refresh()
+        if fork:
+            return Session(self._store, record, self._around).fork(checkpoint)
+        session = self._held(record.id, take_over=take_over)
+        try:
+            session.resume_from(checkpoint, force=force)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def hold_session(self, session_id: str, *, take_over: bool = False) -> Session:
+        """Hold a session to change something about it, without resuming it: for commands.
+
+        Whoever types a command comes before an agent: a lease of an owner ``agent:…`` is taken over,
+        that of a live process with ``take_over`` only.
+        """
+        record = get_session_record(self._store, session_id)
+        return self._held(record.id, take_over=take_over, over_agents=True)
+
+    def _held(
+        self, session_id: str, *, take_over: bool = False, over_agents: bool = False
+    ) -> Session:
+        hold = self._leases.acquire(session_id, take_over=take_over, over_agents=over_agents)
+        # As it is now that nobody else can change it.
+        record = self._store.find_session(session_id)
+        if record is None:
+            raise SessionNotFound(f"session {session_id} was erased")
+        return Session(self._store, record, self._around, hold)
+
+    def recover(self, *, max_attempts: int = MAX_RECOVERIES) -> list[SessionRecord]:
+        """Find active sessions whose worker died, mark them as interrupted and return them.
+
+        A worker is dead when its process on this machine has ended, or when its lease has expired. Of
+        many who look at once, one marks a session and has it in its answer. A session that was marked
+        ``max_attempts`` times before becomes failed instead, so that work which kills its workers does
+        not do so for ever. Either can be resumed.
+        """
+        if type(max_attempts) is not int or max_attempts < 0:
+            raise InvalidFilter(f"max_attempts must be a whole number: {max_attempts!r}")
+        found = []
+        for lease in self._store.list_leases():
+            if lease.owner == self._leases.owner or not (lease.expired or is_dead(lease.owner)):
+                continue
+            marked = self._store.interrupt_session(
+                lease.session_id,
+                lease.token,
+                most=max_attempts,
+                message=describe_holder(lease),
+                data={"owner": lease.owner, "token": lease.token},
+            )
+            if marked is not None:
+                found.append(marked)
+            else:
+                # Paused or finished, so nothing was interrupted; unless it has just been taken.
+                self._store.release_lease(lease.session_id, lease.token)
+        return found
 
     def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
         """Return the most recently created session that is not completed.

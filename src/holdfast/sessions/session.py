@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast, overload
-from weakref import WeakSet
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar, cast, overload
 
 from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
@@ -25,9 +26,11 @@ from holdfast.errors import (
     NotResumable,
     PackMissing,
     SessionNotFound,
+    SessionNotHeld,
     StateNotSerializable,
 )
 from holdfast.ids import check_name, check_session_id, check_uuid, label_for, new_id
+from holdfast.leases import Hold, Leases
 from holdfast.locks import RLock
 from holdfast.model import (
     CHECKPOINT_TYPES,
@@ -46,6 +49,7 @@ from holdfast.model import (
     utc_now,
 )
 from holdfast.preflight import MemoryRefReport, check_memory_refs
+from holdfast.processes import owner_name
 from holdfast.recording import Recorder
 from holdfast.retention import Policy
 from holdfast.sessions.autosaved import AutosavedSession
@@ -72,31 +76,47 @@ _CLASS_OF_TYPE: Final[Mapping[str, RetentionClass]] = {
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a session needs besides its store: rules, and the project it works in, if any."""
+    """What a session needs besides its store: rules, leases, and the project it works in, if any."""
 
     policy: Policy
     project_dir: Path
     files: ProjectFiles | None
+    leases: Leases
 
 
 class Session:
     """One line of work of one agent. Get one from a `SessionManager`.
 
-    A session object may be used from several threads; each call is atomic on its own.
+    A session object may be used from several threads; each call is atomic on its own. One that was
+    created or resumed holds the session's lease until it is closed, at the latest when its manager
+    is closed or the program ends; with ``with`` at the end of the block. One that was only looked up
+    holds none, and every call that would write raises `SessionNotHeld`.
     """
 
-    def __init__(self, store: Store, record: SessionRecord, around: Surroundings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        record: SessionRecord,
+        around: Surroundings,
+        hold: Hold | None = None,
+    ) -> None:
         self._store = store
         self._around = around
         self._record = record
+        self._hold = hold
+        if hold is not None:
+            # An object that nobody can reach any more cannot write, and must not keep others waiting.
+            weakref.finalize(self, hold.abandon).atexit = False
         self._recorder = Recorder()
-        self._ledger = Ledger(store, record.id)
+        self._fence = functools.partial(_fence, hold, record.id)
+        self._ledger = Ledger(store, record.id, self._fence)
+        self._paused_for: timedelta | None = None
         self._lock = RLock()
         # The checkpoint that the next save builds on, and the tasks completed up to it.
         self._head: str | None = None
         self._completed: list[dict[str, Any]] = []
         self._fresh = True
-        self._savers: WeakSet[Autosave[Checkpoint]] = WeakSet()
+        self._savers: weakref.WeakSet[Autosave[Checkpoint]] = weakref.WeakSet()
         # Paths that the agent told of since the last save, and warnings given already.
         self._wrote: set[str] = set()
         self._warned: set[str] = set()
@@ -152,6 +172,36 @@ class Session:
         """When the session was created."""
         return self._record.created_at
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds the session's lease, as far as this process knows."""
+        return self._hold is not None and self._hold.is_held
+
+    @property
+    def paused_for(self) -> timedelta | None:
+        """How long the session was paused before it was resumed here; None if it was not."""
+        return self._paused_for
+
+    def close(self, *, release: bool | None = None) -> None:
+        """Give the session's lease back; nothing can be written through this object any more.
+
+        Others can resume the session at once. Closing twice is fine. The lease of an owner
+        ``agent:…`` is given back only with ``release=True``, since other processes may share it.
+        """
+        if self._hold is not None:
+            self._hold.release(whole=release)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.agent_type} {self.status}>"
 
@@ -189,13 +239,15 @@ class Session:
         unless ``overwrite`` is set. ``retention_class`` decides how long it is kept and implies
         the ``checkpoint_type``; giving only the type picks the usual class. A retry with the same
         ``checkpoint_id``, name and state is safe: it stores nothing twice. A completed session
-        takes no more checkpoints: fork it.
+        takes no more checkpoints: fork it. Raises `LeaseLost`, and stores nothing, when another
+        worker has taken the session over.
 
         The project's files are captured along with the state, unless ``workspace`` is false. With
         ``paths`` only those are looked at: for a caller that knows what it wrote. ``progress`` is
         called with how many files of how many are read, when a capture has many to read.
         """
         self._check_open()
+        self._fence()
         kept_as = _retention_class(checkpoint_type, retention_class)
         if name is not None:
             check_name(name)
@@ -242,6 +294,7 @@ class Session:
         """Store a checkpoint whose files are captured already."""
         identity = check_uuid(checkpoint_id, "checkpoint id") if checkpoint_id else new_id()
         title = name if name is not None else f"{retention_class}-{identity}"
+        fence = self._fence()
         now = utc_now()
         git = captured.git
         with self._lock:
@@ -275,6 +328,7 @@ class Session:
                             expires_at=_expiry(now, expires_in),
                             metadata=metadata,
                             replace=overwrite,
+                            fence=fence,
                             trim=self._around.policy.trim_for(retention_class),
                         ),
                         captured,
@@ -565,6 +619,7 @@ class Session:
         unless ``move_head`` is set. With ``dry_run`` nothing changes; the report says what would. A
         checkpoint that cannot be restored exactly is refused, and the nearest good one is named.
         """
+        self._may_change(dry_run=dry_run)
         record = get_checkpoint_record(self._store, self.id, reference)
         request = Request(
             state=paths is None if state is None else state,
@@ -578,11 +633,18 @@ class Session:
 
     def undo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last rollback. Raises `NothingToUndo` when there is none."""
+        self._may_change(dry_run=dry_run)
         return self._logged(self._rollbacks.undo(dry_run=dry_run), "undid a rollback:")
 
     def redo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last undo. Raises `NothingToUndo` when there is none."""
+        self._may_change(dry_run=dry_run)
         return self._logged(self._rollbacks.redo(dry_run=dry_run), "redid a rollback:")
+
+    def _may_change(self, *, dry_run: bool) -> None:
+        """Refuse to touch files for whoever does not hold the session; all may ask what would be."""
+        if not dry_run:
+            self._fence()
 
     def _logged(self, report: RollbackReport, what: str) -> RollbackReport:
         if not report.dry_run:
@@ -607,7 +669,7 @@ class Session:
             raise CheckpointProtected(
                 f"checkpoint {record.name!r} is {why}; nothing was removed. Use force to delete it"
             )
-        self._store.delete_checkpoints([record.id])
+        self._store.delete_checkpoints([record.id], fence=self._fence())
 
     def fork(
         self,
@@ -617,7 +679,10 @@ class Session:
         task_description: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Start a second line of work from a checkpoint (the latest resumable one by default)."""
+        """Start a second line of work from a checkpoint (the latest resumable one by default).
+
+        The new session is held by this process; whoever holds this one is not disturbed.
+        """
         source = (
             get_checkpoint_record(self._store, self.id, reference)
             if reference is not None
@@ -630,9 +695,12 @@ class Session:
             task_description=task_description or self.task_description,
             forked_from=source.id,
             metadata=metadata,
+            lease_owner=self._around.leases.owner,
+            lease_ttl=self._around.leases.ttl,
         )
         record = self._store.copy_session(self.id, draft, checkpoint_ids=[source.id])
-        return Session(self._store, record, self._around)
+        hold = self._around.leases.adopt(record)
+        return Session(self._store, record, self._around, hold)
 
     def complete(self) -> None:
         """Mark the work as done. A completed session is final; fork it to go on.
@@ -652,7 +720,9 @@ class Session:
 
     def update_metadata(self, changes: Mapping[str, Any]) -> None:
         """Merge ``changes`` into the session's metadata."""
-        self._record = self._store.update_session(self.id, merge_metadata=changes)
+        self._record = self._store.update_session(
+            self.id, merge_metadata=changes, fence=self._fence()
+        )
 
     # Logs ------------------------------------------------------------------------------------
 
@@ -671,8 +741,28 @@ class Session:
     # Inside ----------------------------------------------------------------------------------
 
     def resume_from(self, reference: str | None, *, force: bool = False) -> None:
-        """Take up the named or the latest resumable checkpoint; none at all is a fresh start."""
+        """Take up the named or the latest resumable checkpoint; none at all is a fresh start.
+
+        The session becomes active. Its lease is held already.
+        """
+        if self._hold is not None and (before := self._hold.taken_from) is not None:
+            self.log("warning", f"taken over from {owner_name(before.owner)}")
         self._rollbacks.settle()
+        paused_at = self._record.paused_at
+        self._restore(reference, force=force)
+        allowed = [old for old, new in SESSION_TRANSITIONS.items() if "active" in new]
+        resumed_at = utc_now()
+        self._record = self._store.update_session(
+            self.id,
+            status="active",
+            expected=[*allowed, "active"],
+            resumed_at=resumed_at,
+            fence=self._fence(),
+        )
+        if paused_at is not None:
+            self._paused_for = max(resumed_at - paused_at, timedelta(0))
+
+    def _restore(self, reference: str | None, *, force: bool) -> None:
         if reference is not None:
             self.load_checkpoint(reference, force=force)
             return
@@ -710,7 +800,9 @@ class Session:
         with self._lock:
             self._build_on(taken)
             self._ledger.restart()
-            restored = self._store.mark_restored(record.id)
+            # Whoever only looks may restore elsewhere; that it did is worth knowing.
+            fence = None if self._hold is None else self._fence()
+            restored = self._store.mark_restored(record.id, fence=fence)
         return Checkpoint(restored, taken.content)
 
     def _pick_up(self) -> None:
@@ -744,7 +836,19 @@ class Session:
 
     def _move_to(self, status: SessionStatus) -> None:
         allowed = [old for old, new in SESSION_TRANSITIONS.items() if status in new]
-        self._record = self._store.update_session(self.id, status=status, expected=allowed)
+        self._record = self._store.update_session(
+            self.id, status=status, expected=allowed, fence=self._fence()
+        )
+
+
+def _fence(hold: Hold | None, session_id: str) -> int:
+    """Return the token that a write carries."""
+    if hold is None:
+        raise SessionNotHeld(
+            f"session {session_id} was opened to look at it. Nothing was written: "
+            f"manager.resume_session(…) goes on with it"
+        )
+    return hold.fence
 
 
 def _document(state: object) -> dict[str, Any]:

@@ -398,14 +398,24 @@ class Store(ABC):
 
         That is the draft's own attempt if nothing was recorded, or the attempt that it is to take the
         place of; otherwise what was there, unchanged: compare the ``attempt_id``. Beginning the same
-        attempt again changes nothing. Raises `SessionNotFound`.
+        attempt again changes nothing. Raises `SessionNotFound`, and `LeaseLost` by the draft's fence.
         """
 
     @abstractmethod
     def finish_effect(
-        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+        self,
+        session_id: str,
+        key: str,
+        occurrence: int,
+        attempt_id: str,
+        outcome: EffectOutcome,
+        *,
+        fence: int | None = None,
     ) -> bool:
-        """Record how an attempt ended. False when another attempt, or none, is recorded there."""
+        """Record how an attempt ended. False when another attempt, or none, is recorded there.
+
+        Raises `LeaseLost` for a ``fence`` that is not the lease's token.
+        """
 
     @abstractmethod
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:

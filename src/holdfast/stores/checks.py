@@ -217,6 +217,7 @@ def check_effect(draft: NewEffect) -> None:
     for attempt_id in (draft.attempt_id, draft.instead_of):
         if attempt_id is not None and not is_uuid(attempt_id):
             raise InvalidIdentifier(f"an attempt id must be a UUID: {attempt_id!r}")
+    check_fence(draft.fence)
     check_outcome(draft.outcome)
 
 

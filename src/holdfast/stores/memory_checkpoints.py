@@ -22,7 +22,6 @@ from holdfast.stores.checks import (
     already_consumed,
     as_utc,
     check_checkpoint,
-    check_fence,
     check_filter,
     check_limit,
     check_session,
@@ -240,9 +239,8 @@ class MemoryCheckpoints(MemorySessions):
             return len(found)
 
     def _fence_checkpoints(self, checkpoints: list[Checkpoint], fence: int | None) -> None:
-        check_fence(fence)
-        for session_id in {one.record.session_id for one in checkpoints if fence is not None}:
-            self._check_fence(self._sessions[session_id], fence)
+        for session_id in {one.record.session_id for one in checkpoints}:
+            self._fence(self._sessions[session_id], fence)
 
     def purge_expired(self) -> int:
         with self._open():

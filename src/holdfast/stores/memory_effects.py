@@ -26,6 +26,7 @@ class MemoryEffects(MemorySessions):
         error = document_text(outcome.error, "error")
         with self._open():
             session = self._session(draft.session_id)
+            self._fence(session, draft.fence)
             place = (draft.key, draft.occurrence)
             attempts = 0
             if place in session.effects:
@@ -53,7 +54,14 @@ class MemoryEffects(MemorySessions):
             return _read(record, error)
 
     def finish_effect(
-        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+        self,
+        session_id: str,
+        key: str,
+        occurrence: int,
+        attempt_id: str,
+        outcome: EffectOutcome,
+        *,
+        fence: int | None = None,
     ) -> bool:
         check_filter(session_id, "session id", str)
         check_outcome(outcome)
@@ -61,6 +69,8 @@ class MemoryEffects(MemorySessions):
         with self._open():
             session = self._sessions.get(session_id)
             found = None if session is None else session.effects.get((key, occurrence))
+            if session is not None:
+                self._fence(session, fence)
             if session is None or found is None or found[0].attempt_id != attempt_id:
                 return False
             self._add_chunks(outcome.chunks)

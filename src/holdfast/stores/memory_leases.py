@@ -142,5 +142,11 @@ class MemoryLeases(MemoryTables):
             raise lease_busy(standing)
         return standing is not None
 
+    def _fence(self, session: Session, fence: int | None) -> None:
+        """Raise `LeaseLost` unless the session is held with the fence, if there is one."""
+        check_fence(fence)
+        if fence is not None:
+            self._check_fence(session, fence)
+
     def _end_lease(self, session: Session) -> None:
         self._hold(session, None, session.record.lease_token + 1)

@@ -7,7 +7,13 @@ from typing import Any
 from holdfast.errors import SessionNotFound
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
 from holdfast.stores.base import Store
-from holdfast.stores.checks import check_effect, check_effect_query, check_filter, check_outcome
+from holdfast.stores.checks import (
+    check_effect,
+    check_effect_query,
+    check_fence,
+    check_filter,
+    check_outcome,
+)
 from holdfast.stores.postgres_connection import Link
 from holdfast.stores.postgres_statements import Statement, outcome_params, parse_effect
 
@@ -30,6 +36,7 @@ class PostgresEffects(Store):
             "fingerprint": draft.fingerprint,
             "attempt_id": draft.attempt_id,
             "instead_of": draft.instead_of,
+            "fence": draft.fence,
         }
         rows = self._link.rows(Statement(self._sql["effects.begin"], params), again=True)
         if rows:
@@ -40,10 +47,18 @@ class PostgresEffects(Store):
         return present[0]
 
     def finish_effect(
-        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+        self,
+        session_id: str,
+        key: str,
+        occurrence: int,
+        attempt_id: str,
+        outcome: EffectOutcome,
+        *,
+        fence: int | None = None,
     ) -> bool:
         check_filter(session_id, "session id", str)
         check_outcome(outcome)
+        check_fence(fence)
         params = {
             **outcome_params(outcome),
             "tenant": self.tenant,
@@ -51,6 +66,7 @@ class PostgresEffects(Store):
             "key": key,
             "occurrence": occurrence,
             "attempt_id": attempt_id,
+            "fence": fence,
         }
         return bool(self._link.rows(Statement(self._sql["effects.finish"], params), again=True))
 

@@ -12,6 +12,7 @@ from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import (
     check_effect,
     check_effect_query,
+    check_fence,
     check_filter,
     check_outcome,
     document_text,
@@ -36,6 +37,7 @@ class SqliteEffects(SqliteSessions):
         error = document_text(outcome.error, "error")
 
         def begin(connection: apsw.Connection) -> EffectRecord:
+            self._fence(connection, draft.session_id, draft.fence)
             now = self._clock()
             begun = all_rows(
                 connection,
@@ -69,16 +71,25 @@ class SqliteEffects(SqliteSessions):
         return self._file.write(begin)
 
     def finish_effect(
-        self, session_id: str, key: str, occurrence: int, attempt_id: str, outcome: EffectOutcome
+        self,
+        session_id: str,
+        key: str,
+        occurrence: int,
+        attempt_id: str,
+        outcome: EffectOutcome,
+        *,
+        fence: int | None = None,
     ) -> bool:
         check_filter(session_id, "session id", str)
         check_outcome(outcome)
+        check_fence(fence)
         chunks = self._packed(outcome.chunks)
         error = document_text(outcome.error, "error")
         content = (outcome.status, outcome.manifest, outcome.refs, error)
         place = (self.tenant, session_id, key, occurrence, attempt_id)
 
         def finish(connection: apsw.Connection) -> bool:
+            self._fence(connection, session_id, fence)
             if not all_rows(connection, "effects.finish", (*content, self._clock(), *place)):
                 return False
             self._add_chunks(connection, chunks)

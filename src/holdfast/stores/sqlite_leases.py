@@ -153,6 +153,12 @@ class SqliteLeases(SqliteAccess):
             return
         values = (self.tenant, checkpoint_ids)
         for (session_id,) in all_rows(connection, "sqlite.fence.checkpoints", values):
-            (found,) = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
-            if found[2] != fence:
-                raise lease_lost(session_id)
+            self._fence(connection, session_id, fence)
+
+    def _fence(self, connection: apsw.Connection, session_id: str, fence: int | None) -> None:
+        """Raise `LeaseLost` unless the session is held with the fence, if there is one."""
+        if fence is None:
+            return
+        found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
+        if found and found[0][2] != fence:
+            raise lease_lost(session_id)

@@ -8,7 +8,7 @@ from typing import IO, Any
 import click
 
 from holdfast.cli.documents import read_state
-from holdfast.cli.options import Common, common_options, session_option
+from holdfast.cli.options import Common, common_options, session_option, take_over_option
 from holdfast.cli.output import answer, columns, one_line, print_line, size
 from holdfast.cli.quantities import pairs
 from holdfast.errors import CheckpointNotFound, NothingToResume, SessionNotFound
@@ -47,6 +47,7 @@ from holdfast.sessions import Session, SessionManager
 )
 @click.option("--overwrite", is_flag=True, help="Replace a checkpoint of the same name.")
 @click.option("--pin", is_flag=True, help="Never remove it by rule.")
+@take_over_option
 @common_options
 def command(
     common: Common,
@@ -61,11 +62,13 @@ def command(
     metadata: dict[str, str],
     overwrite: bool,
     pin: bool,
+    take_over: bool,
 ) -> None:
     """Save a checkpoint.
 
     It goes to the session named, or to the most recently created one that is not completed. When this
     returns, a power cut cannot take it back. --state reads what `show --json` prints as "state".
+    A session that a running program holds is left alone unless --take-over is given.
 
     \b
     Examples:
@@ -74,7 +77,7 @@ def command(
     """
     state = read_state(source) if source is not None else None
     with common.open(create=agent_type is not None) as manager:
-        chosen = _session(manager, session, agent_type, task)
+        chosen = _session(manager, session, agent_type, task, take_over)
         saved = chosen.save_checkpoint(
             name,
             state=_present_state(chosen) if state is None else state,
@@ -97,12 +100,15 @@ def command(
 
 
 def _session(
-    manager: SessionManager, reference: str | None, agent_type: str | None, task: str | None
+    manager: SessionManager,
+    reference: str | None,
+    agent_type: str | None,
+    task: str | None,
+    take_over: bool,
 ) -> Session:
     try:
-        if reference is not None:
-            return manager.get_session(reference)
-        return manager.get_session(manager.latest_unfinished_session(agent_type=agent_type).id)
+        chosen = reference or manager.latest_unfinished_session(agent_type=agent_type).id
+        return manager.hold_session(chosen, take_over=take_over)
     except NothingToResume:
         if agent_type is None:
             raise NothingToResume(

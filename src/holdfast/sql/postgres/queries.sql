@@ -300,6 +300,7 @@ SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint
 FROM holdfast.sessions AS s
 WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
     AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+    AND holdfast.fenced(s.tenant, s.id, %(fence)s::bigint)
 ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
 SET status = excluded.status, attempt_id = excluded.attempt_id, attempts = e.attempts + 1,
     result = excluded.result, refs = excluded.refs, error = excluded.error,
@@ -315,6 +316,7 @@ SET status = %(status)s, result = %(result)s, refs = %(refs)b::bytea, error = %(
 WHERE e.tenant = %(tenant)s AND e.session_id = %(session_id)s AND e.key = %(key)s
     AND e.occurrence = %(occurrence)s::integer AND e.attempt_id = %(attempt_id)s::uuid
     AND holdfast.keep_chunks(e.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+    AND holdfast.fenced(e.tenant, e.session_id, %(fence)s::bigint)
 RETURNING e.attempts;
 
 -- name: effects.list

@@ -1,0 +1,322 @@
+"""Leases as a worker has them: taken, kept alive, given back.
+
+Whoever works on a session holds its lease, and every write carries the lease's token, which the store
+compares in the same transaction. Nothing here is needed for that to be safe: a worker that was paused,
+cut off or mistaken for dead finds out at its next write. What is here keeps a lease from expiring while
+its holder lives, and tells a dead holder from a live one where that can be known.
+
+The owner of a lease is a process, unless another name was given. All managers of a process are therefore
+one owner: they share the lease of a session, and the last one to let go gives it back. An owner named
+``agent:<kind>:<id>`` stands for many short processes, so no single one of them gives its lease back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from holdfast.errors import (
+    CheckpointBusy,
+    HoldfastError,
+    InvalidIdentifier,
+    LeaseLost,
+    SessionNotHeld,
+    StoreClosed,
+)
+from holdfast.ids import check_text
+from holdfast.locks import Lock
+from holdfast.model import LEASE_TTL, Lease, SessionRecord
+from holdfast.processes import is_gone, owner_name, process_in, this_process
+from holdfast.stores import Store
+from holdfast.stores.rules import LONGEST_LEASE
+
+AGENT: Final = "agent:"
+_OWNER_BYTES: Final = 512
+_BEATS_PER_LEASE: Final = 3
+# Somebody else may be faster each time; then it is that one whom the last refusal names.
+_ATTEMPTS: Final = 10
+_STRIPES: Final = 64
+_EXIT_SECONDS: Final = 5.0
+
+_Key: TypeAlias = tuple[tuple[object, ...], str, str]
+
+
+def check_owner(owner: str) -> str:
+    """Validate the name of an owner that is no process."""
+    check_text(owner, "lease owner", _OWNER_BYTES)
+    if owner.startswith("process:"):
+        raise InvalidIdentifier(f"an owner that is a process names itself: {owner!r}")
+    return owner
+
+
+def is_dead(owner: str) -> bool:
+    """Tell whether an owner is a process of this machine that has surely ended."""
+    process = process_in(owner)
+    return process is not None and is_gone(process)
+
+
+class Hold:
+    """A lease that this process has. ``fence`` is what each write carries."""
+
+    __slots__ = (
+        "__weakref__",
+        "_key",
+        "_leases",
+        "_pid",
+        "abandoned",
+        "lost",
+        "released",
+        "session_id",
+        "taken_from",
+        "token",
+    )
+
+    def __init__(
+        self, leases: Leases, key: _Key, token: int, taken_from: Lease | None = None
+    ) -> None:
+        self._leases = leases
+        self._key = key
+        self._pid = os.getpid()
+        self.session_id = key[1]
+        self.token = token
+        self.taken_from = taken_from
+        self.abandoned = False
+        self.lost = False
+        self.released = False
+
+    @property
+    def fence(self) -> int:
+        """The token, as far as this process knows still that of the session."""
+        if self.released:
+            raise SessionNotHeld(
+                f"session {self.session_id} was closed here. Nothing was written: resume it to go on"
+            )
+        if self._pid != os.getpid():
+            raise LeaseLost(
+                f"session {self.session_id} is held by process {self._pid}, which this one was "
+                f"forked from. Nothing was written: fork the session, or resume it here later"
+            )
+        if self.lost:
+            raise LeaseLost(
+                f"session {self.session_id} was taken over by another worker. Nothing was written: "
+                f"resume it to go on"
+            )
+        return self.token
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is no reason here to think that it is not."""
+        return not (self.released or self.lost or self._pid != os.getpid())
+
+    def release(self, *, whole: bool | None = None) -> None:
+        """Give the lease back. ``whole`` decides for an owner that other processes share."""
+        self._leases.release(self, whole=whole)
+
+    def abandon(self) -> None:
+        """Let the heartbeat give it back; for the garbage collector, which must not wait."""
+        self.abandoned = True
+
+
+class Leases:
+    """The leases of one manager, and the thread that keeps them alive while there are any."""
+
+    def __init__(
+        self, store: Store, *, owner: str | None = None, ttl: timedelta = LEASE_TTL
+    ) -> None:
+        if not timedelta(0) < ttl <= LONGEST_LEASE:
+            raise InvalidIdentifier(f"a lease lasts at most {LONGEST_LEASE}, and some time: {ttl}")
+        self._store = store
+        self._name = None if owner is None else check_owner(owner)
+        self._shared = owner is not None and owner.startswith(AGENT)
+        self._ttl = ttl
+        self._lock = Lock(reset=self._forget)
+        self._forget()
+        _live.add(self)
+
+    def _forget(self) -> None:
+        # In a forked child: what was held is the parent's, and so is the thread.
+        self._holds: set[Hold] = set()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    @property
+    def owner(self) -> str:
+        """Who holds what is held here."""
+        return self._name if self._name is not None else str(this_process())
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long a lease lasts without a heartbeat."""
+        return self._ttl
+
+    def acquire(
+        self, session_id: str, *, take_over: bool = False, over_agents: bool = False
+    ) -> Hold:
+        """Take or join a session's lease. Raises `CheckpointBusy` if a live holder has it.
+
+        A holder that is dead is no obstacle. ``take_over`` takes the session from anybody, and
+        ``over_agents`` from owners that are agents.
+        """
+        owner = self.owner
+        key = (self._store.identity, session_id, owner)
+        with _together.one(key):
+            lease, taken_from = self._take(session_id, owner, take_over, over_agents)
+            return self._keep(key, lease.token, taken_from)
+
+    def _take(
+        self, session_id: str, owner: str, take_over: bool, over_agents: bool
+    ) -> tuple[Lease, Lease | None]:
+        held: Lease | None = None
+        for attempt in range(_ATTEMPTS):
+            over = None if held is None else held.token
+            try:
+                return self._store.acquire_lease(session_id, owner, ttl=self._ttl, over=over), held
+            except CheckpointBusy as busy:
+                held = busy.lease
+                if held is None or attempt == _ATTEMPTS - 1:
+                    raise
+                preempted = take_over or (over_agents and held.owner.startswith(AGENT))
+                if not preempted and not is_dead(held.owner):
+                    raise
+        raise AssertionError("unreachable")  # pragma: no cover
+
+    def adopt(self, record: SessionRecord) -> Hold:
+        """Keep the lease that a session was created with."""
+        key = (self._store.identity, record.id, record.lease_owner or self.owner)
+        with _together.one(key):
+            return self._keep(key, record.lease_token, None)
+
+    def _keep(self, key: _Key, token: int, taken_from: Lease | None) -> Hold:
+        hold = Hold(self, key, token, taken_from)
+        _together.add(key)
+        with self._lock:
+            self._holds.add(hold)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_beat,
+                    args=(weakref.ref(self), self._stop, self._ttl / _BEATS_PER_LEASE),
+                    name="holdfast-heartbeat",
+                    daemon=True,
+                )
+                self._thread.start()
+        return hold
+
+    def release(self, hold: Hold, *, whole: bool | None = None) -> None:
+        """Give a lease back, unless others of this owner go on with it. Twice is fine."""
+        with self._lock:
+            if hold not in self._holds:
+                return
+            self._holds.remove(hold)
+            hold.released = True
+        with _together.one(hold._key):
+            last = _together.remove(hold._key)
+            if (last and not self._shared) if whole is None else whole:
+                self._store.release_lease(hold.session_id, hold.token)
+
+    def beat(self) -> bool:
+        """Renew what is held and give back what was abandoned; false when nothing is left."""
+        with self._lock:
+            abandoned = [hold for hold in self._holds if hold.abandoned]
+        for hold in abandoned:
+            self.release(hold)
+        with self._lock:
+            tokens: dict[str, int] = {}
+            for hold in self._holds:
+                tokens[hold.session_id] = max(hold.token, tokens.get(hold.session_id, 0))
+            if not tokens:
+                # Whoever takes the next lease starts the next thread.
+                self._thread = None
+                return False
+        kept = self._store.renew_leases(tokens, ttl=self._ttl)
+        with self._lock:
+            self._note_lost(tokens, kept)
+        return True
+
+    def _note_lost(self, tokens: Mapping[str, int], kept: set[str]) -> None:
+        for hold in self._holds:
+            asked = tokens.get(hold.session_id)
+            hold.lost |= asked is not None and (
+                hold.token < asked or (hold.token == asked and hold.session_id not in kept)
+            )
+
+    def close(self) -> None:
+        """End the heartbeat and give everything back that nobody else of this owner needs."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            stop, self._stop = self._stop, threading.Event()
+            holds = list(self._holds)
+        stop.set()
+        for hold in holds:
+            # A lease that cannot be given back now expires.
+            with suppress(HoldfastError):
+                self.release(hold)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_EXIT_SECONDS)
+
+
+def describe_holder(lease: Lease) -> str:
+    """Say in a log line who held a session and why it is not held any more."""
+    why = "its process has ended" if is_dead(lease.owner) else "its lease has expired"
+    return f"{owner_name(lease.owner)} held this session since {lease.since:%Y-%m-%d %H:%M:%S} UTC; {why}"
+
+
+def _beat(leases: weakref.ref[Leases], stop: threading.Event, interval: timedelta) -> None:
+    while not stop.wait(interval.total_seconds()):
+        found = leases()
+        if found is None:
+            return
+        try:
+            if not found.beat():
+                return
+        except StoreClosed:
+            return
+        except HoldfastError:
+            # The next beat may have more luck, and the fence decides in any case.
+            pass
+        del found
+
+
+class _Together:
+    """How often this process holds each lease, over all managers and session objects."""
+
+    def __init__(self) -> None:
+        self._stripes = [Lock() for _ in range(_STRIPES)]
+        self._lock = Lock(reset=self._forget)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._counts: dict[_Key, int] = {}
+
+    def one(self, key: _Key) -> Lock:
+        """Return the lock under which this lease is taken and given back."""
+        return self._stripes[hash(key) % _STRIPES]
+
+    def add(self, key: _Key) -> None:
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def remove(self, key: _Key) -> bool:
+        """Tell whether that was the last one."""
+        with self._lock:
+            left = self._counts.pop(key, 1) - 1
+            if left > 0:
+                self._counts[key] = left
+            return left <= 0
+
+
+_together: Final = _Together()
+_live: Final[weakref.WeakSet[Leases]] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for leases in list(_live):
+        leases.close()
+
+
+atexit.register(_close_all)

@@ -1,0 +1,331 @@
+"""Sessions and their leases within one process."""
+
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import CheckpointConfig, SessionManager, SQLiteCheckpointSaver
+from holdfast.errors import (
+    CheckpointBusy,
+    InvalidIdentifier,
+    LeaseLost,
+    SessionNotHeld,
+)
+from holdfast.model import LEASE_TTL, NewSession
+from holdfast.processes import this_process
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.drafts import session as draft
+
+QUICK = timedelta(milliseconds=150)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "sessions.db")
+
+
+@pytest.fixture
+def open_manager(path: str) -> Iterator[Callable[..., SessionManager]]:
+    opened: list[SessionManager] = []
+
+    def another(owner: str | None = None, ttl: timedelta = LEASE_TTL) -> SessionManager:
+        opened.append(SessionManager.open(path, workspace=False, owner=owner, lease_ttl=ttl))
+        return opened[-1]
+
+    yield another
+    for manager in opened:
+        manager.close()
+
+
+Open = Callable[..., SessionManager]
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for what another thread does; the suite's own limit ends a wait in vain."""
+    pause = threading.Event()
+    while not happened():
+        pause.wait(0.01)
+
+
+def test_a_new_session_is_held_by_its_process(open_manager: Open) -> None:
+    manager = open_manager()
+    session = manager.create_session("a")
+    assert session.is_held
+    assert session.record.lease_owner == str(this_process())
+    session.close()
+    session.close()
+    assert not session.is_held
+    assert manager.store.list_leases() == []
+    with pytest.raises(SessionNotHeld, match="closed"):
+        session.save_checkpoint("late")
+
+
+def test_a_reader_looks_and_writes_nothing(open_manager: Open) -> None:
+    manager = open_manager()
+    session = manager.create_session("a")
+    session.save_checkpoint("one", state={"n": 1})
+    reader = open_manager("agent:test:reader").get_session(session.id)
+    assert not reader.is_held
+    assert reader.state == {"n": 1}
+    assert reader.load_checkpoint("one").state == {"n": 1}
+    before = manager.store.find_session(session.id)
+    for write in (
+        lambda: reader.save_checkpoint("two"),
+        lambda: reader.delete_checkpoint("one"),
+        reader.complete,
+        reader.fail,
+        lambda: reader.update_metadata({"a": 1}),
+        lambda: reader.step("step", print),
+    ):
+        with pytest.raises(SessionNotHeld, match="resume"):
+            write()
+    assert manager.store.find_session(session.id) == before
+    assert [one.name for one in reader.list_checkpoints()] == ["one"]
+    reader.log("info", "logs are not fenced")
+    reader.close()
+    assert session.is_held
+
+
+def test_all_managers_of_a_process_are_one_owner(open_manager: Open) -> None:
+    first, second = open_manager(), open_manager()
+    session = first.create_session("a")
+    again = second.resume_session(session.id)
+    once_more = second.resume_session(session.id)
+    again.save_checkpoint("two", state={"n": 2})
+    session.save_checkpoint("three", state={"n": 3})
+    second.close()
+    # The other manager goes on with it, and gives it back at the end.
+    assert session.is_held
+    assert not once_more.is_held
+    session.save_checkpoint("four")
+    session.close()
+    assert open_manager().store.list_leases() == []
+
+
+def test_the_end_of_a_block_gives_a_session_back(open_manager: Open) -> None:
+    manager = open_manager()
+    with manager.create_session("a") as session:
+        assert session.is_held
+    assert manager.store.list_leases() == []
+    manager.create_session("b")
+    manager.close()
+    assert open_manager().store.list_leases() == []
+
+
+def test_a_resume_that_fails_gives_the_session_back(open_manager: Open) -> None:
+    manager = open_manager()
+    with manager.create_session("a") as session:
+        pass
+    with pytest.raises(LookupError):
+        manager.resume_session(session.id, checkpoint="no such checkpoint")
+    assert manager.store.list_leases() == []
+
+
+def test_a_second_line_can_be_forked_from_a_session_that_is_held(open_manager: Open) -> None:
+    first, second = open_manager("agent:test:1"), open_manager("agent:test:2")
+    session = first.create_session("a")
+    session.save_checkpoint("one", state={"n": 1})
+    with pytest.raises(CheckpointBusy):
+        second.resume_session(session.id)
+    forked = second.resume_session(session.id, fork=True)
+    assert forked.id != session.id
+    assert forked.state == {"n": 1}
+    forked.save_checkpoint("two")
+    session.save_checkpoint("two")
+
+
+@pytest.mark.row("S3-05")
+@pytest.mark.parametrize("rounds", [1000])
+def test_a_thousand_contested_resumes_have_one_winner_each(rounds: int) -> None:
+    store = MemoryStore()
+    managers = [
+        SessionManager(store, workspace=False, owner=f"agent:worker:{number}")
+        for number in range(2)
+    ]
+    session_id = managers[0].create_session("a", session_id="contested").id
+    store.release_lease(session_id, 1)
+    together = threading.Barrier(2)
+    won: list[list[int]] = [[], []]
+
+    def contest(number: int) -> None:
+        for turn in range(rounds):
+            together.wait()
+            try:
+                session = managers[number].resume_session(session_id)
+            except CheckpointBusy:
+                together.wait()
+                continue
+            session.save_checkpoint(f"turn {turn}")
+            won[number].append(turn)
+            together.wait()
+            session.close(release=True)
+
+    threads = [threading.Thread(target=contest, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted([*won[0], *won[1]]) == list(range(rounds))
+
+
+@pytest.mark.row("S3-05")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_thousand_contested_leases_have_one_winner_each(
+    kind: str, path: str, request: pytest.FixtureRequest
+) -> None:
+    url = path if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    owners = ["agent:worker:0", "agent:worker:1"]
+    managers = [SessionManager.open(url, workspace=False, owner=owner) for owner in owners]
+    managers[0].create_session("a", session_id="contested").close(release=True)
+    together = threading.Barrier(2)
+    won: list[list[int]] = [[], []]
+
+    def contest(number: int) -> None:
+        store = managers[number].store
+        for turn in range(1000):
+            together.wait()
+            try:
+                lease = store.acquire_lease("contested", owners[number])
+            except CheckpointBusy:
+                together.wait()
+                continue
+            won[number].append(turn)
+            together.wait()
+            store.release_lease("contested", lease.token)
+
+    threads = [threading.Thread(target=contest, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for manager in managers:
+        manager.close()
+    assert sorted([*won[0], *won[1]]) == list(range(1000))
+
+
+def test_the_heartbeat_keeps_a_lease_alive(open_manager: Open) -> None:
+    manager = open_manager(ttl=QUICK)
+    session = manager.create_session("a")
+    first = manager.store.list_leases()[0].expires_at
+    until(lambda: manager.store.list_leases()[0].expires_at > first + 3 * QUICK)
+    assert session.is_held
+    session.save_checkpoint("still mine")
+
+
+def test_the_heartbeat_finds_out_that_a_lease_is_lost(open_manager: Open) -> None:
+    manager = open_manager(ttl=QUICK)
+    session, other = manager.create_session("a"), manager.create_session("b")
+    manager.store.acquire_lease(session.id, "thief", over=1)
+    until(lambda: not session.is_held)
+    with pytest.raises(LeaseLost, match="taken over"):
+        session.save_checkpoint("lost")
+    assert other.is_held
+    session.close()
+    assert [lease.owner for lease in manager.store.list_leases(session_id=session.id)] == ["thief"]
+
+
+def test_a_session_that_nobody_can_reach_any_more_is_given_back(open_manager: Open) -> None:
+    manager = open_manager(ttl=QUICK)
+    kept = manager.create_session("kept")
+    manager.create_session("dropped")
+    gc.collect()
+    until(lambda: len(manager.store.list_leases()) == 1)
+    assert manager.store.list_leases()[0].session_id == kept.id
+
+
+def test_a_forked_child_does_not_write_with_its_parents_lease(open_manager: Open) -> None:
+    manager = open_manager()
+    session = manager.create_session("a")
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            session.save_checkpoint("child")
+        except LeaseLost:
+            try:
+                manager.resume_session(session.id)
+            except CheckpointBusy:
+                code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    session.save_checkpoint("parent")
+    assert [one.name for one in session.list_checkpoints()] == ["parent"]
+
+
+def test_savers_write_only_while_nobody_holds_the_thread(open_manager: Open, path: str) -> None:
+    manager = open_manager()
+    with SQLiteCheckpointSaver(path) as saver:
+        saver.put(CheckpointConfig("thread"), {"n": 1})
+        with manager.resume_session("thread") as session:
+            with pytest.raises(CheckpointBusy, match=f"process {os.getpid()}"):
+                saver.put(CheckpointConfig("thread"), {"n": 2})
+            assert session.state == {"n": 1}
+        saver.put(CheckpointConfig("thread"), {"n": 3})
+        assert manager.get_session("thread").state == {"n": 3}
+
+
+@pytest.mark.row("S1-22")
+def test_a_reused_process_id_is_not_mistaken_for_the_worker(open_manager: Open) -> None:
+    manager = open_manager()
+    # This process lives, under the same id, but it is not the one that held the session.
+    former = str(this_process()._replace(started="1"))
+    manager.store.create_session(_draft("active", former))
+    manager.store.create_session(_draft("paused", former))
+    manager.store.update_session("paused", status="paused")
+    (found,) = manager.recover()
+    assert (found.id, found.status) == ("active", "interrupted")
+    assert manager.get_session("paused").status == "paused"
+    assert manager.store.list_leases() == []
+    assert manager.recover() == []
+    assert manager.resume_session("active").status == "active"
+
+
+def _draft(session_id: str, owner: str) -> NewSession:
+    return draft(id=session_id, lease_owner=owner)
+
+
+def test_work_that_kills_its_workers_is_given_up_in_the_end(open_manager: Open) -> None:
+    manager = open_manager()
+    dead = str(this_process()._replace(started="1"))
+    manager.store.create_session(_draft("deadly", dead))
+    statuses = []
+    for _ in range(3):
+        (found,) = manager.recover(max_attempts=2)
+        statuses.append((found.status, found.recoveries))
+        manager.store.update_session("deadly", status="active")
+        manager.store.acquire_lease("deadly", dead)
+    assert statuses == [("interrupted", 1), ("interrupted", 2), ("failed", 3)]
+
+
+def test_an_own_session_is_not_recovered_and_an_expired_one_is(open_manager: Open) -> None:
+    manager = open_manager(ttl=QUICK)
+    mine = manager.create_session("mine")
+    theirs = open_manager("agent:test:1").create_session("theirs")
+    far = str(this_process()._replace(host="elsewhere"))
+    manager.store.create_session(_draft("far", far))
+    assert manager.recover() == []
+    manager.store.renew_leases({"far": 1}, ttl=timedelta(microseconds=1))
+    (found,) = manager.recover()
+    assert found.id == "far"
+    assert (mine.is_held, theirs.is_held) == (True, True)
+
+
+@pytest.mark.parametrize("owner", ["", "process:me:1:2:3", "a\0b"])
+def test_an_owner_must_have_a_name_and_not_that_of_a_process(
+    open_manager: Open, owner: str
+) -> None:
+    with pytest.raises(InvalidIdentifier):
+        open_manager(owner)
+
+
+@pytest.mark.parametrize("ttl", [timedelta(0), timedelta(days=1)], ids=["none", "a day"])
+def test_a_lease_lasts_some_time_and_not_too_long(open_manager: Open, ttl: timedelta) -> None:
+    with pytest.raises(InvalidIdentifier):
+        open_manager(ttl=ttl)
