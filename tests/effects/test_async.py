@@ -181,10 +181,10 @@ def test_a_cancellation_while_the_end_is_recorded_waits_for_it(
         store: Store = manager.store
         finish = store.finish_effect
 
-        def slowly(*args: Any) -> bool:
+        def slowly(*args: Any, **kwargs: Any) -> bool:
             started.set()
             assert release.wait(30)
-            return finish(*args)
+            return finish(*args, **kwargs)
 
         async def pay() -> str:
             return "paid"

@@ -52,9 +52,9 @@ def begin_effect(draft):
     die("after-started")
     return found
 
-def finish_effect(*args):
+def finish_effect(*args, **kwargs):
     die("before-done")
-    found = finish(*args)
+    found = finish(*args, **kwargs)
     die("after-done")
     return found
 
@@ -97,23 +97,23 @@ def crash(url: str, session_id: str, world: Path, window: str, at: int) -> None:
 
 def recover(manager: SessionManager, session_id: str, world: Path, **options: Any) -> list[str]:
     """Go through the same steps in a new run and say what became of each."""
-    session = manager.resume_session(session_id)
     found = []
-    for number in range(STEPS):
-        ran: list[int] = []
+    with manager.resume_session(session_id) as session:
+        for number in range(STEPS):
+            ran: list[int] = []
 
-        def act(number: int, ran: list[int] = ran) -> dict[str, int]:
-            with world.open("a") as file:
-                print(number, file=file)
-            ran.append(number)
-            return {"number": number}
+            def act(number: int, ran: list[int] = ran) -> dict[str, int]:
+                with world.open("a") as file:
+                    print(number, file=file)
+                ran.append(number)
+                return {"number": number}
 
-        try:
-            assert session.step("act", act, number, **options) == {"number": number}
-            found.append("runs" if ran else "replayed")
-        except EffectUnknown:
-            assert not ran
-            found.append("unknown")
+            try:
+                assert session.step("act", act, number, **options) == {"number": number}
+                found.append("runs" if ran else "replayed")
+            except EffectUnknown:
+                assert not ran
+                found.append("unknown")
     return found
 
 
@@ -121,6 +121,7 @@ def drill(manager: SessionManager, url: str, directory: Path, window: str, at: i
     """One run: a worker dies, a second one goes on, a third one asks the world what is unknown."""
     world = directory / f"world-{window}-{at}"
     session = manager.create_session("worker")
+    session.close()
     crash(url, session.id, world, window, at)
     before = traces(world)
     assert max(before.values(), default=1) == 1
