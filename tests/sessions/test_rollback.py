@@ -321,7 +321,7 @@ def test_files_that_are_not_shared_stay_where_they_are(
     there = tmp_path / "there"
     there.mkdir()
     with SessionManager.open(postgres_url, project_dir=there) as manager:
-        session = manager.get_session("stays")
+        session = manager.hold_session("stays")
         with pytest.raises(IntegrityError, match="Nothing was changed"):
             session.rollback("one")
         assert list(there.iterdir()) in ([], [there / ".agents"])
