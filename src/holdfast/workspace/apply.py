@@ -112,7 +112,10 @@ class Applier:
 
     def _write_one(self, path: str, entry: Entry, content: bytes, mode: int, *, sync: bool) -> None:
         folder, name = os.path.split(path)
-        with self._folder(folder, create=True, writable=True) as handle:
+        with self._folder(folder, create=True) as handle:
+            if _holds(handle, name, entry, content):
+                return
+            self._make_writable(folder, handle)
             with suppress(FileNotFoundError):
                 os.unlink(self._temporary, dir_fd=handle)
             try:
@@ -201,6 +204,23 @@ class Applier:
             yield handle
         finally:
             os.close(handle)
+
+
+def _holds(folder: int, name: str, entry: Entry, content: bytes) -> bool:
+    """Whether a file or link is there with its content already, so that nothing is to be written."""
+    try:
+        looked = os.lstat(name, dir_fd=folder)
+        if entry.mode == "120000":
+            return stat.S_ISLNK(looked.st_mode) and content == os.readlink(
+                os.fsencode(name), dir_fd=folder
+            )
+        if not stat.S_ISREG(looked.st_mode) or looked.st_size != len(content):
+            return False
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(name, flags, dir_fd=folder), "rb") as file:
+            return file.read() == content
+    except OSError:
+        return False
 
 
 def _swaps(change: Change) -> bool:

@@ -7,6 +7,7 @@ process if this one dies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -122,7 +123,8 @@ def make_plan(
         one for one in changes_between(store, now.tree, target.tree) if _within(one.path, paths)
     ]
     gone = [one.path for one in changes if one.kind == "deleted"]
-    ignored = _ignored_by(store, target, new_entries, gone) if gone else set()
+    hollow = [path for path in now.details.empty if path not in set(target.details.empty)]
+    ignored = _ignored_by(store, target, new_entries, gone, hollow) if gone or hollow else set()
     for change in changes:
         if not uncaptured.isdisjoint((change.path, *_parents(change.path))):
             plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
@@ -136,7 +138,9 @@ def make_plan(
             plan.changes.append(change)
     left_alone = {one.path for one in (*plan.kept, *plan.conflicts)}
     if keep is None:
-        plan.empty_old = [path for path in now.details.empty if _within(path, paths)]
+        plan.empty_old = [
+            path for path in now.details.empty if _within(path, paths) and path not in ignored
+        ]
         plan.empty_new = [path for path in target.details.empty if _within(path, paths)]
     now_entries = store.entries(now.tree)
     _plan_modes(plan, (now, now_entries), (target, new_entries), paths, left_alone)
@@ -251,7 +255,11 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _ignored_by(
-    store: PrivateStore, side: Side, entries: Mapping[str, Entry], paths: list[str]
+    store: PrivateStore,
+    side: Side,
+    entries: Mapping[str, Entry],
+    files: list[str],
+    folders: list[str],
 ) -> set[str]:
     """Return which paths a snapshot's own rules ignore, with its rules laid out aside."""
     rules = {
@@ -265,6 +273,11 @@ def _ignored_by(
         for path, entry in rules.items():
             _write(top / "tree" / path, contents[entry.blob])
         _write(top / "tree" / ".empty", b"")
+        for path in folders:
+            check_path(path)
+            # A rule may be about directories alone. Where a file is in the way, it was none then.
+            with suppress(OSError):
+                (top / "tree" / path).mkdir(parents=True, exist_ok=True)
         _write(
             top / "git" / "info" / "exclude",
             side.details.excludes.encode("utf-8", "surrogateescape"),
@@ -273,7 +286,9 @@ def _ignored_by(
         _write(top / "git" / "objects" / ".empty", b"")
         _write(top / "git" / "refs" / ".empty", b"")
         git = Git(top / "git", work_tree=top / "tree")
-        listed = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+        listed = "".join(f"{path}\0" for path in (*files, *folders)).encode(
+            "utf-8", "surrogateescape"
+        )
         out = git.run(
             "check-ignore", "--no-index", "-z", "--stdin",
             # This command takes no pathspecs, and refuses to be told how to read them.

@@ -185,12 +185,14 @@ class Mover:
                     "one died. Nothing was changed; when no git is running, remove that file"
                 )
         commit = self._position.commit
-        if commit is not None and not self._has(f"{commit}^{{tree}}"):
+        if commit is not None and not self._succeeds("cat-file", "-e", f"{commit}^{{tree}}"):
             raise RestoreFailed(
                 f"the repository no longer has commit {commit}, so HEAD cannot go back there. "
                 "Nothing was changed; restore the files alone, without move_head"
             )
         branch = self._position.branch
+        if branch is not None and not self._succeeds("check-ref-format", branch):
+            raise SnapshotCorrupt(f"the snapshot names a branch that cannot be: {branch!r}")
         if branch is not None and branch in self._branches_elsewhere():
             raise RestoreFailed(
                 f"{branch.removeprefix('refs/heads/')} is checked out in another worktree. Nothing "
@@ -250,9 +252,9 @@ class Mover:
         out = self._git.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", ok=(0, 1, 128))
         return out.decode().strip() or None
 
-    def _has(self, name: str) -> bool:
+    def _succeeds(self, *arguments: str) -> bool:
         try:
-            self._git.run("cat-file", "-e", name)
+            self._git.run(*arguments)
         except WorkspaceError:
             return False
         return True

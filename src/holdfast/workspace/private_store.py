@@ -71,6 +71,9 @@ _PATIENCE: Final = 60.0
 _WORK, _USE = "work.lock", "use.lock"
 # What stands in the lock file while its holder is at work, and after it let go in peace.
 _BUSY, _DONE = b"1", b"0"
+_FOLDERS: Final = (
+    "", "incoming", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
+)  # fmt: skip
 # How temporary directories of ours begin, and files that git had not finished.
 ASIDE: Final = "aside-"
 _UNFINISHED: Final = ("tmp_", ".tmp-")
@@ -114,15 +117,7 @@ class PrivateStore:
         Raises `WorkspaceRefused` where links stand in place of directories, for what is written
         there would land elsewhere.
         """
-        for folder in (
-            "",
-            "objects",
-            "objects/info",
-            "objects/pack",
-            "refs",
-            "refs/snapshots",
-            "info",
-        ):
+        for folder in _FOLDERS:
             if (self.home / folder).is_symlink():
                 raise WorkspaceRefused(
                     f"{self.home / folder} is a link, and snapshots are kept in real directories "

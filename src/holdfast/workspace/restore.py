@@ -20,6 +20,7 @@ from holdfast.errors import (
     HoldfastError,
     RestoreFailed,
     SnapshotCorrupt,
+    SnapshotNotFound,
     WorkspaceBusy,
     WorkspaceError,
     WorkspaceFull,
@@ -103,7 +104,7 @@ class Restore:
             landed = self._capture(held=[one.path for one in plan.changes if one.new])
             self._compare(landed, plan)
         except BaseException as error:
-            self._revert(plan, old if mover and mover.started else None, error)
+            self._revert(plan, mover, old, error)
             raise
         if after is not None:
             # What this raises leaves the journal: the files are right, the rest is to be made up for.
@@ -139,8 +140,13 @@ class Restore:
 
     def _check_contents(self, plan: Plan) -> None:
         """Read what is going to be written once before, so that damage stops us in time."""
-        for _ in self._store.each_object(one.new.blob for one in plan.changes if one.new):
-            pass
+        try:
+            for _ in self._store.each_object(one.new.blob for one in plan.changes if one.new):
+                pass
+        except SnapshotNotFound as error:
+            raise SnapshotCorrupt(
+                f"snapshot {self._target.commit} is not complete: {error}. Nothing was changed"
+            ) from error
 
     def _mover(self) -> Mover | None:
         position = Position.of(*_position_parts(self._store, self._target.commit))
@@ -192,10 +198,13 @@ class Restore:
                 "another program may be writing to them"
             )
 
-    def _revert(self, plan: Plan, old: Position | None, error: BaseException) -> None:
+    def _revert(
+        self, plan: Plan, mover: Mover | None, old: Position | None, error: BaseException
+    ) -> None:
         try:
             Applier(self._store, self._mark).carry_out(plan.reversed())
-            if old is not None and self._repository is not None:
+            moved = mover is not None and mover.started
+            if moved and old is not None and self._repository is not None:
                 Mover(self._store, self._repository, old).move(_backup_label(self._mark))
         except (OSError, HoldfastError) as second:
             raise RestoreFailed(
@@ -204,6 +213,8 @@ class Restore:
                 "finishes the work"
             ) from error
         self._store.remove_note(JOURNAL)
+        if mover is not None:
+            mover.conclude()
         if isinstance(error, OSError):
             kind = WorkspaceFull if error.errno in _NO_ROOM else RestoreFailed
             raise kind(

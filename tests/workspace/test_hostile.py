@@ -1,0 +1,443 @@
+"""A project may come from strangers: nothing of it runs, and nothing of it leads out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from holdfast import Workspace
+from holdfast.errors import HoldfastError, RestoreFailed, SnapshotCorrupt, WorkspaceRefused
+from holdfast.workspace.details import Details
+from tests.workspace.pictures import (
+    commit_all,
+    git,
+    make_repository,
+    picture,
+    picture_of_git,
+)
+
+HOOKS: Final = (
+    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout",
+    "post-commit", "post-index-change", "post-merge", "post-rewrite", "pre-applypatch", "pre-auto-gc",
+    "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "prepare-commit-msg", "push-to-checkout",
+    "reference-transaction", "sendemail-validate", "update",
+)  # fmt: skip
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Path:
+    """A program that leaves a trace when it is run; ``sprung`` looks for it."""
+    path = tmp_path / "trap.sh"
+    path.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{tmp_path}/sprung'\nexec cat\n")
+    path.chmod(0o755)
+    return path
+
+
+def sprung(trap: Path) -> str:
+    trace = trap.with_name("sprung")
+    return trace.read_text() if trace.exists() else ""
+
+
+def hostile_config(trap: Path) -> str:
+    lines = [
+        f"[core]\n\tfsmonitor = {trap}\n\tpager = {trap}\n\teditor = {trap}\n\tsshCommand = {trap}",
+        f"\tgitProxy = {trap}\n\taskPass = {trap}\n\talternateRefsCommand = {trap}",
+        f'[filter "evil"]\n\tclean = {trap}\n\tsmudge = {trap}\n\tprocess = {trap}\n\trequired = true',
+        f'[filter "pro=cess"]\n\tprocess = {trap}\n\trequired',
+        f'[diff]\n\texternal = {trap}\n[diff "evil"]\n\tcommand = {trap}\n\ttextconv = {trap}',
+        f'[merge "evil"]\n\tdriver = {trap}\n[sequence]\n\teditor = {trap}\n[gpg]\n\tprogram = {trap}',
+        f"[credential]\n\thelper = !{trap}\n[uploadpack]\n\tpackObjectsHook = {trap}",
+        f"[alias]\n\tstatus = !{trap}\n\tls-files = !{trap}\n[pager]\n\tstatus = {trap}",
+        f'[remote "origin"]\n\turl = ext::{trap}\n\tuploadpack = {trap}\n\tpromisor = true',
+        f'[submodule "vendor/lib"]\n\tupdate = !{trap}\n[submodule]\n\trecurse = true',
+        "[status]\n\tsubmoduleSummary = true\n[log]\n\tshowSignature = true",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def make_hostile(git_dir: Path, trap: Path) -> None:
+    with (git_dir / "config").open("a") as config:
+        config.write(hostile_config(trap))
+    (git_dir / "hooks").mkdir(exist_ok=True)
+    for name in HOOKS:
+        shutil.copy(trap, git_dir / "hooks" / name)
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info" / "attributes").write_text("*.c filter=pro=cess\n")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    source = tmp_path / "source"
+    make_repository(source)
+    (source / "lib.c").write_text("int x;\n")
+    commit_all(source)
+    make_repository(root)
+    (root / ".gitignore").write_text(".agents/\n")
+    (root / "a.txt").write_text("one\n")
+    (root / "b.c").write_text("two\n")
+    git(root, "submodule", "--quiet", "add", str(source), "vendor/lib")
+    commit_all(root, "first")
+    make_repository(root / "nested")
+    (root / "nested" / "n.txt").write_text("nested\n")
+    commit_all(root / "nested")
+    return root
+
+
+def test_nothing_of_a_hostile_repository_runs(project: Path, trap: Path) -> None:
+    for git_dir in (
+        project / ".git", project / ".git" / "modules" / "vendor" / "lib", project / "nested" / ".git",
+    ):  # fmt: skip
+        make_hostile(git_dir, trap)
+    for folder in (project, project / "nested", project / "vendor" / "lib"):
+        (folder / ".gitattributes").write_text("* filter=evil diff=evil merge=evil ident\n")
+    (project / "vendor" / "lib" / "lib.c").write_text("int dirty;\n")
+    (project / "a.txt").write_text("ONE\n")
+    before = picture(project)
+    own = picture_of_git(project)
+
+    workspace = Workspace(project)
+    with workspace.saving():
+        first = workspace.snapshot()
+    (project / "a.txt").write_text("changed\n")
+    (project / "b.c").unlink()
+    (project / "nested" / "n.txt").write_text("changed\n")
+    second = workspace.snapshot()
+    workspace.snapshot(["a.txt"])
+    workspace.diff(first.commit, second.commit)
+    assert "+changed" in workspace.diff_text(first.commit, second.commit)[0].text
+    workspace.files(first.commit)
+    workspace.read(first.commit, "b.c")
+    workspace.git_state()
+    workspace.restore(first.commit, move_head=True, dry_run=True)
+    workspace.verify()
+    workspace.usage()
+    assert picture_of_git(project) == own
+    report = workspace.restore(first.commit)
+    assert picture(project) == before
+    workspace.restore(report.safety, move_head=True)
+    workspace.restore(first.commit, move_head=True)
+    assert picture(project) == before
+    workspace.gc(lambda: [first.commit])
+    assert workspace.verify() == []
+    assert sprung(trap) == ""
+    # The trap is a live one.
+    git(project, "add", "a.txt", ok=(0, 1, 128))
+    assert sprung(trap) != ""
+
+
+# A store that came with the project --------------------------------------------------------------
+
+Bait: TypeAlias = Callable[[Path, Path], None]
+BAITS: Final[list[Bait]] = []
+
+
+def bait(function: Bait) -> Bait:
+    BAITS.append(function)
+    return function
+
+
+@bait
+def settings_and_hooks(store: Path, trap: Path) -> None:
+    make_hostile(store, trap)
+    (store / "info" / "attributes").write_text("* filter=evil diff=evil\n")
+
+
+@bait
+def settings_elsewhere(store: Path, trap: Path) -> None:
+    other = trap.parent / "other.git"
+    shutil.copytree(store, other)
+    make_hostile(other, trap)
+    (other / "info" / "attributes").write_text("* filter=evil\n")
+    (store / "commondir").write_text(f"{other}\n")
+    (store / "config").write_text(f"[include]\n\tpath = {other}/config\n")
+    (store / "config.worktree").write_text(hostile_config(trap))
+
+
+@bait
+def objects_elsewhere(store: Path, trap: Path) -> None:
+    other = trap.parent / "elsewhere"
+    make_repository(other)
+    (other / "a.txt").write_text("ONE\n")
+    commit_all(other)
+    (store / "objects" / "info" / "alternates").write_text(f"{other}/.git/objects\n")
+
+
+@bait
+def rules_that_hide_everything(store: Path, trap: Path) -> None:
+    (store / "info" / "exclude").write_text("*\n")
+
+
+@bait
+def links_out_of_the_store(store: Path, trap: Path) -> None:
+    victim = trap.parent / "victim"
+    victim.write_text("precious")
+    for name in ("index.next", "last.json.new", "journal.json.new", "config.new"):
+        (store / name).symlink_to(victim)
+    (store / "info" / "exclude").symlink_to(victim)
+    (store / "last.json").unlink(missing_ok=True)
+    (store / "last.json").symlink_to(victim)
+
+
+@bait
+def an_index_that_calls_everything_unchanged(store: Path, trap: Path) -> None:
+    root = store.parent.parent
+    index = {
+        "GIT_INDEX_FILE": str(store / "index"),
+        "GIT_DIR": str(store),
+        "GIT_WORK_TREE": str(root),
+    }
+    git(root, "update-index", "--add", "a.txt", "b.c", variables=index)
+    git(root, "update-index", "--assume-unchanged", "a.txt", "b.c", variables=index)
+    tree = git(root, "write-tree", variables=index)
+    commit = git(root, "commit-tree", tree, variables=index, stdin=Details().to_message())
+    note = {"tree": tree, "commit": commit, "message": Details().to_message().decode(), "bytes": 0}
+    (store / "last.json").write_text(json.dumps(note))
+    (root / "a.txt").write_text("not what the index says\n")
+
+
+@bait
+def hidden_history(store: Path, trap: Path) -> None:
+    (store / "shallow").write_text("0" * 40 + "\n")
+    (store / "info" / "grafts").write_text("")
+
+
+@pytest.mark.parametrize("lay", BAITS, ids=lambda one: one.__name__)
+def test_a_store_that_came_with_the_project_is_made_harmless(
+    lay: Bait, project: Path, trap: Path
+) -> None:
+    store = project / ".agents" / "workspace.git"
+    git(trap.parent, "init", "-q", "--bare", "--template=", str(store))
+    (store / "info").mkdir(exist_ok=True)
+    lay(store, trap)
+    own = picture_of_git(project)
+    before = picture(project)
+    outside = trap.parent / "victim"
+    victim = outside.read_text() if outside.exists() else None
+
+    workspace = Workspace(project)
+    assert workspace.recover() is None
+    saved = workspace.snapshot()
+    assert set(workspace.files(saved.commit)) >= {
+        "a.txt",
+        "b.c",
+        "nested/n.txt",
+        "vendor/lib/lib.c",
+    }
+    assert workspace.read(saved.commit, "a.txt") == (project / "a.txt").read_bytes()
+    (project / "a.txt").write_text("changed\n")
+    (project / "b.c").unlink()
+    report = workspace.restore(saved.commit)
+    assert report.landed == saved.commit
+    assert picture(project) == before
+    workspace.gc(lambda: [saved.commit])
+    assert workspace.verify() == []
+    assert sprung(trap) == ""
+    assert picture_of_git(project) == own
+    assert victim == (outside.read_text() if outside.exists() else None)
+    shutil.rmtree(trap.parent / "elsewhere", ignore_errors=True)
+    assert workspace.verify([saved.commit]) == []
+
+
+@pytest.mark.parametrize("place", ["", "objects", "refs", "info", "incoming"])
+def test_a_store_that_is_a_link_is_refused(place: str, project: Path, tmp_path: Path) -> None:
+    store = project / ".agents" / "workspace.git"
+    store.parent.mkdir()
+    if place:
+        git(tmp_path, "init", "-q", "--bare", "--template=", str(store))
+        shutil.rmtree(store / place, ignore_errors=True)
+    (store / place).symlink_to(project / ".git" / place)
+    own = picture_of_git(project)
+    with pytest.raises(WorkspaceRefused):
+        Workspace(project).snapshot()
+    with pytest.raises(HoldfastError):
+        Workspace(project).restore("0" * 40)
+    assert picture_of_git(project) == own
+
+
+def journal(plan: dict[str, Any], **fields: Any) -> str:
+    """Return a journal as a killed restore leaves it."""
+    nothing: dict[str, Any] = {
+        "changes": [],
+        "modes": {},
+        "folder_modes": {},
+        "empty_old": [],
+        "empty_new": [],
+    }
+    return json.dumps({
+        "mark": "m", "safety": "0" * 40, "target": "0" * 40, "old": None, "new": None,
+        "plan": {**nothing, **plan}, **fields,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../outside", ".git/hooks/pre-commit", "/etc/x", "a/../../outside", ".agents/x", ".GIT/x"],
+)
+@pytest.mark.parametrize("kind", ["changes", "modes", "folder_modes", "empty_new"])
+def test_a_journal_that_leads_out_of_the_project_is_refused(
+    kind: str, path: str, project: Path
+) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    blob = git(workspace.store_dir, "hash-object", "-w", "--stdin", stdin=b"#!/bin/sh\n")
+    change = {"path": path, "kind": "added", "old": None, "new": {"mode": "100755", "blob": blob}}
+    values: dict[str, Any] = {
+        "changes": [change], "modes": {path: [0o644, 0o755]}, "folder_modes": {path: [0o755, 0o777]},
+        "empty_new": [path],
+    }  # fmt: skip
+    note = workspace.store_dir / "journal.json"
+    note.write_text(journal({kind: values[kind]}))
+    before, own = picture(project.parent), picture_of_git(project)
+    with pytest.raises(RestoreFailed):
+        workspace.recover()
+    with pytest.raises(RestoreFailed):
+        workspace.restore(saved.commit)
+    after = picture(project.parent)
+    assert {name for name in before.keys() ^ after.keys() if "/.agents/" not in name} == set()
+    assert picture_of_git(project) == own
+
+
+def test_a_journal_from_elsewhere_does_not_move_the_repository(project: Path) -> None:
+    workspace = Workspace(project)
+    workspace.snapshot()
+    head = git(project, "rev-parse", "HEAD")
+    (project / "a.txt").write_text("two\n")
+    commit_all(project)
+    own = picture_of_git(project)
+    new = {"head": "ref: refs/heads/main", "commit": head, "extra": None}
+    (workspace.store_dir / "journal.json").write_text(journal({}, new=new))
+    workspace.recover()
+    assert picture_of_git(project) == own
+    assert not (workspace.store_dir / "journal.json").exists()
+
+
+# Snapshots that no capture made --------------------------------------------------------------------
+
+
+def entry(mode: str, name: bytes, sha: str) -> bytes:
+    return mode.encode() + b" " + name + b"\0" + bytes.fromhex(sha)
+
+
+def hostile_trees(store: Path) -> Iterator[tuple[str, bytes]]:
+    blob = git(store, "hash-object", "-w", "--stdin", stdin=b"evil\n")
+    link = git(store, "hash-object", "-w", "--stdin", stdin=b"/tmp")
+    rules = git(store, "hash-object", "-w", "--stdin", stdin=b"*\n")
+
+    def tree(raw: bytes) -> str:
+        return git(store, "hash-object", "-w", "-t", "tree", "--literally", "--stdin", stdin=raw)
+
+    inside = tree(entry("100644", b"x", blob))
+    ignoring = tree(entry("100644", b".gitignore", rules))
+    yield "up", entry("40000", b"..", inside)
+    yield "up-in-one-name", entry("100644", b"a/../../x", blob)
+    yield "rules-above", entry("40000", b"..", tree(entry("40000", b"..", ignoring)))
+    yield "here", entry("40000", b".", inside)
+    yield "absolute", entry("100644", b"/etc/x", blob)
+    yield "git", entry("40000", b".git", tree(entry("40000", b"hooks", inside)))
+    yield "git-in-capitals", entry("40000", b".Git", inside)
+    yield "git-below", entry("40000", b"sub", tree(entry("40000", b".git", inside)))
+    yield "agents", entry("40000", b".agents", inside)
+    yield "no-name", entry("100644", b"", blob)
+    yield "through-a-link", entry("120000", b"l", link) + entry("40000", b"l", inside)
+    yield "through-a-file", entry("100644", b"f", blob) + entry("40000", b"f", inside)
+    yield "submodule", entry("160000", b"m", "1" * 40)
+    yield "missing-tree", entry("40000", b"m", "1" * 40)
+
+
+def hostile_details() -> Iterator[tuple[str, Details]]:
+    yield "empty-above", Details(empty=["../../new"])
+    yield "empty-in-git", Details(empty=[".git/refs/new"])
+    yield "mode-above", Details(directories={"..": 0o777})
+    yield "file-mode-above", Details(modes={"../source": 0o777})
+
+
+def refuse(workspace: Workspace, commit: str, project: Path) -> None:
+    (project / "a.txt").write_text("not saved anywhere\n")
+    (project / "deleted-by-a-restore").write_text("x")
+    before, own = picture(project), picture_of_git(project)
+    outside = sorted(os.listdir(project.parent))
+    for options in ({}, {"dry_run": True}, {"move_head": True}, {"paths": ["a.txt"]}):
+        with pytest.raises((SnapshotCorrupt, RestoreFailed)):
+            workspace.restore(commit, **options)
+        assert picture(project) == before
+    assert picture_of_git(project) == own
+    assert sorted(os.listdir(project.parent)) == outside
+    assert workspace.recover() is None
+
+
+NAMES: Final = (
+    "up", "up-in-one-name", "rules-above", "here", "absolute", "git", "git-in-capitals", "git-below",
+    "agents", "no-name", "through-a-link", "through-a-file", "submodule", "missing-tree",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hostile_tree_is_refused_before_anything_is_touched(name: str, project: Path) -> None:
+    workspace = Workspace(project)
+    workspace.snapshot()
+    store = workspace.store_dir
+    raw = dict(hostile_trees(store))[name]
+    tree = git(store, "hash-object", "-w", "-t", "tree", "--literally", "--stdin", stdin=raw)
+    commit = git(store, "commit-tree", tree, stdin=Details().to_message())
+    refuse(workspace, commit, project)
+    assert not (project.parent / "x").exists()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in hostile_details()])
+def test_details_that_lead_elsewhere_change_nothing(name: str, project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    details = dict(hostile_details())[name]
+    commit = git(
+        workspace.store_dir, "commit-tree", saved.tree, stdin=details.to_message()
+    )  # fmt: skip
+    outside = project.parent.stat().st_mode, (project.parent / "source").stat().st_mode
+    own = picture_of_git(project)
+    with suppress(SnapshotCorrupt):
+        workspace.restore(commit)
+    assert (project.parent.stat().st_mode, (project.parent / "source").stat().st_mode) == outside
+    assert picture_of_git(project) == own
+    assert not (project.parent.parent / "new").exists()
+    assert workspace.recover() is None
+
+
+@pytest.mark.parametrize(
+    "head", ["ref: -d", "ref: refs/../x", "--stdin", "ref: /etc/passwd", "ref: refs/heads/a b"]
+)
+def test_a_head_that_cannot_be_moves_nothing(head: str, project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    own = picture_of_git(project)
+    details = Details(head=head, head_commit=git(project, "rev-parse", "HEAD"))
+    commit = git(workspace.store_dir, "commit-tree", saved.tree, stdin=details.to_message())
+    with pytest.raises((SnapshotCorrupt, RestoreFailed)):
+        workspace.restore(commit, move_head=True)
+    assert picture_of_git(project) == own
+    assert workspace.recover() is None
+
+
+def test_a_note_that_is_not_gits_moves_nothing(project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    store = workspace.store_dir
+    blob = git(store, "hash-object", "-w", "--stdin", stdin=b"[core]\n\tfsmonitor = /tmp/evil\n")
+    head = git(project, "rev-parse", "HEAD")
+    for note in ("config", "hooks%2Fpre-commit", "rebase-merge%2F..%2Fconfig", "sequencer%2F"):
+        tree = git(store, "mktree", stdin=f"100644 blob {blob}\tnote.{note}\n".encode())
+        extra = git(store, "commit-tree", tree, stdin=b"position\n")
+        details = Details(head="ref: refs/heads/main", head_commit=head)
+        commit = git(
+            store, "commit-tree", saved.tree, "-p", extra, stdin=details.to_message()
+        )  # fmt: skip
+        own = picture_of_git(project)
+        with pytest.raises(SnapshotCorrupt):
+            workspace.restore(commit, move_head=True)
+        assert picture_of_git(project) == own
