@@ -114,10 +114,24 @@ def test_a_huge_staged_file_is_not_copied(root: Path) -> None:
     assert git(root, "ls-files", "-s") == index
 
 
+def test_a_store_that_was_staged_by_accident_does_not_take_itself_in(root: Path) -> None:
+    make_repository(root)
+    workspace = Workspace(root)
+    for number in range(3):
+        (root / "a.txt").write_bytes(random.Random(number).randbytes(50_000))
+        git(root, "add", "-A")
+        workspace.snapshot()
+    assert workspace.usage().bytes < 250_000
+    assert not any(
+        path.startswith(".agents/") for path in workspace.files(workspace.snapshot().commit)
+    )
+
+
 @pytest.mark.row("B2")
 def test_the_quota_is_never_exceeded(root: Path) -> None:
     make_repository(root)
     noise = random.Random(2)
+    (root / ".gitignore").write_text(".agents/\n")
     for number in range(100):
         (root / f"a file with quite a long name {number:04}").write_text(str(number))
     commit_all(root)

@@ -529,7 +529,7 @@ class Capture:
         if self._repository is not None and status is not None:
             position = capture_position(
                 self._store, self._repository, status, self._note,
-                most=self._limits.max_file_bytes, deadline=self._deadline,
+                limits=self._limits, deadline=self._deadline,
             )  # fmt: skip
             details.head, details.head_commit = self._repository.head(), status.state.commit
         else:

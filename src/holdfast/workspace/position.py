@@ -21,6 +21,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
+from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
 from holdfast.workspace.private_store import ASIDE, PrivateStore
 from holdfast.workspace.process import Deadline, Git
@@ -94,12 +95,12 @@ def capture_position(
     status: Status,
     note: dict[str, Any],
     *,
-    most: int,
+    limits: Limits,
     deadline: Deadline,
 ) -> str | None:
     """Take in what HEAD alone does not tell; return its commit, or None when there is nothing.
 
-    Staged contents of more than ``most`` bytes stay in the user's repository alone.
+    Staged contents that exceed a limit stay in the user's repository alone.
     """
     sparse = (repository.git_dir / "info" / "sparse-checkout").exists()
     notes = list(_operation_files(repository.git_dir))
@@ -112,7 +113,7 @@ def capture_position(
     mark = [[str(path), *_stamp(repository.git_dir / path)] for path in (*index, *notes)]
     if note.get("position") and note.get("position_mark") == mark:
         return str(note["position"])
-    staged = _of_bearable_size(repository, status.blobs, most, deadline)
+    staged = _of_bearable_size(repository, status.blobs, limits, note, deadline)
     git = store.incoming.git
     _copy_objects(repository, git, staged, deadline)
     with _whole_index(store, repository, deadline) as whole:
@@ -419,21 +420,28 @@ def _operation_files(git_dir: Path) -> Iterator[Path]:
 
 
 def _of_bearable_size(
-    source: Repository, names: tuple[str, ...], most: int, deadline: Deadline
-) -> tuple[str, ...]:
-    if not names:
-        return ()
+    source: Repository,
+    names: tuple[str, ...],
+    limits: Limits,
+    note: dict[str, Any],
+    deadline: Deadline,
+) -> list[str]:
+    """Return the objects that a cap and the room that is left allow, and count that room."""
     listed = "".join(f"{name}\n" for name in names).encode()
     out = source.git(disarm=False).run(
         "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=listed, deadline=deadline
     )
-    found = dict(line.split(" ") for line in out.decode().splitlines())
-    return tuple(name for name in names if found[name].isdigit() and int(found[name]) <= most)
+    found = []
+    for line in out.decode().splitlines():
+        name, _, size = line.partition(" ")
+        taken = note["bytes"] + int(size) if size.isdigit() else limits.quota_bytes + 1
+        if taken <= limits.quota_bytes and int(size) <= limits.max_file_bytes:
+            found.append(name)
+            note["bytes"] = taken
+    return found
 
 
-def _copy_objects(
-    source: Repository, target: Git, names: tuple[str, ...], deadline: Deadline
-) -> None:
+def _copy_objects(source: Repository, target: Git, names: list[str], deadline: Deadline) -> None:
     if names:
         listed = "".join(f"{name}\n" for name in names).encode()
         pack = source.git(disarm=False).run(

@@ -72,7 +72,7 @@ _WORK, _USE = "work.lock", "use.lock"
 # What stands in the lock file while its holder is at work, and after it let go in peace.
 _BUSY, _DONE = b"1", b"0"
 _FOLDERS: Final = (
-    "", "incoming", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
+    "", "incoming", "incoming/info", "incoming/info/alternates", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
 )  # fmt: skip
 # How temporary directories of ours begin, and files that git had not finished.
 ASIDE: Final = "aside-"

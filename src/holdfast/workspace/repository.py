@@ -231,7 +231,7 @@ def _parse(status: str, operation: str | None, own: tuple[str, ...]) -> Status:
         elif kind == "u ":
             fields = entry.split(" ", 10)
             unmerged.append(fields[10])
-            blobs += _contents(fields[3:6], fields[7:10])
+            blobs += _contents(fields[10], fields[3:6], fields[7:10])
         elif kind in ("1 ", "2 "):
             # "1 XY sub mH mI mW hH hI path", and for a rename "2 … hI Xscore path" NUL "old path"
             fields = entry.split(" ", 8 if kind == "1 " else 9)
@@ -241,7 +241,7 @@ def _parse(status: str, operation: str | None, own: tuple[str, ...]) -> Status:
                 renamed.append((next(entries), path))
             if in_index != ".":
                 staged.append(path)
-                blobs += _contents(fields[4:5], fields[7:8])
+                blobs += _contents(path, fields[4:5], fields[7:8])
             if in_tree != ".":
                 unstaged.append(path)
             intended = intended or in_tree == "A"
@@ -263,8 +263,13 @@ def _parse(status: str, operation: str | None, own: tuple[str, ...]) -> Status:
     return Status(state, not (staged or unmerged or intended), tuple(dict.fromkeys(blobs)))
 
 
-def _contents(modes: list[str], blobs: list[str]) -> list[str]:
-    """Return the blobs among what an index entry names: a submodule's commit is none."""
+def _contents(path: str, modes: list[str], blobs: list[str]) -> list[str]:
+    """Return the blobs among what an index entry names: a submodule's commit is none.
+
+    Nor are files of ours that somebody staged by accident: the private store would take itself in.
+    """
+    if any(f"/{one}/" in f"/{path}" for one in NEVER_CAPTURED):
+        return []
     return [
         blob
         for mode, blob in zip(modes, blobs, strict=True)
