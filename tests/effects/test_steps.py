@@ -151,6 +151,30 @@ class TestReplay:
         assert session.step("charge", world.act, 1) == first
         assert len(world.calls) == 1
 
+    def test_a_rollback_does_not_take_back_what_was_done(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+        session.save_checkpoint("before", state={"n": 1})
+        first = session.step("charge", world.act, 1)
+        session.rollback("before")
+        assert session.step("charge", world.act, 1) == first
+        session.undo()
+        assert session.step("charge", world.act, 1) == first
+        assert len(world.calls) == 1
+
+    def test_a_guarded_block_can_be_repeated(self, manager: SessionManager, world: World) -> None:
+        session = manager.create_session("payer")
+        for attempt in range(3):
+            try:
+                with session.guard("risky"):
+                    session.step("charge", world.act, 1)
+                    if attempt < 2:
+                        raise ValueError("after the charge")
+            except ValueError:
+                continue
+        assert len(world.calls) == 1
+
     def test_a_fork_has_done_nothing_yet(self, manager: SessionManager, world: World) -> None:
         session = manager.create_session("payer")
         session.step("charge", world.act, 1)
