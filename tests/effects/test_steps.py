@@ -28,6 +28,7 @@ from holdfast.errors import (
     IllegalTransition,
     InputError,
     InvalidStep,
+    LeaseLost,
     ResultNotStorable,
     StoreBusy,
 )
@@ -482,6 +483,44 @@ class TestEnds:
         # Outside, the same step is another one.
         assert session.step("inner", world.act)["number"] == 3
         assert len(session.effects()) == 4
+
+
+class TestLeases:
+    @staticmethod
+    def take_over(manager: SessionManager, session_id: str) -> None:
+        (lease,) = manager.store.list_leases(session_id=session_id)
+        manager.store.acquire_lease(session_id, "another worker", over=lease.token)
+
+    def test_a_worker_that_lost_its_session_runs_no_step(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+        self.take_over(manager, session.id)
+        with pytest.raises(LeaseLost):
+            session.step("charge", world.act, 1)
+        assert (world.calls, session.effects()) == ([], [])
+
+    def test_a_session_that_is_only_looked_at_runs_no_step(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        reader = manager.get_session(manager.create_session("payer").id)
+        with pytest.raises(HoldfastError, match="resume"):
+            reader.step("charge", world.act, 1)
+        assert (world.calls, reader.effects()) == ([], [])
+
+    def test_what_a_body_did_after_its_session_was_lost_is_unknown(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+
+        def body() -> Any:
+            self.take_over(manager, session.id)
+            return world.act()
+
+        with pytest.raises(LeaseLost) as caught:
+            session.step("charge", body)
+        assert "did happen" in caught.value.__notes__[0]
+        assert [one.status for one in session.effects()] == ["started"]
 
 
 class Spy(MemoryStore):

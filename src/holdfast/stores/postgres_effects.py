@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import SessionNotFound
@@ -15,7 +16,12 @@ from holdfast.stores.checks import (
     check_outcome,
 )
 from holdfast.stores.postgres_connection import Link
-from holdfast.stores.postgres_statements import Statement, outcome_params, parse_effect
+from holdfast.stores.postgres_statements import (
+    Statement,
+    outcome_params,
+    parse_begun,
+    parse_effect,
+)
 
 
 class PostgresEffects(Store):
@@ -40,7 +46,8 @@ class PostgresEffects(Store):
         }
         rows = self._link.rows(Statement(self._sql["effects.begin"], params), again=True)
         if rows:
-            return parse_effect(rows[0])
+            return parse_begun(draft, rows[0])
+        self._check_fence(draft.session_id, draft.fence)
         present = self.list_effects(EffectQuery(draft.session_id, draft.key, draft.occurrence))
         if not present:
             raise SessionNotFound(f"{self.url} has no session {draft.session_id!r}")
@@ -68,7 +75,16 @@ class PostgresEffects(Store):
             "attempt_id": attempt_id,
             "fence": fence,
         }
-        return bool(self._link.rows(Statement(self._sql["effects.finish"], params), again=True))
+        if self._link.rows(Statement(self._sql["effects.finish"], params), again=True):
+            return True
+        with suppress(SessionNotFound):
+            self._check_fence(session_id, fence)
+        return False
+
+    def _check_fence(self, session_id: str, fence: int | None) -> None:
+        if fence is not None:
+            params = {"tenant": self.tenant, "session_id": session_id, "fence": fence}
+            self._link.rows(Statement(self._sql["postgres.effects.fence"], params), again=True)
 
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
         limit = check_effect_query(query)

@@ -25,6 +25,7 @@ from holdfast.model import (
     LogRecord,
     NewAgent,
     NewCheckpoint,
+    NewEffect,
     NewSession,
     NewWrite,
     Payload,
@@ -366,6 +367,27 @@ def outcome_params(outcome: EffectOutcome) -> dict[str, Any]:
         "digests": digests,
         "data": data,
     }
+
+
+def parse_begun(draft: NewEffect, row: Row) -> EffectRecord:
+    """Return what ``effects.begin`` recorded of a draft; its row has what the server decided."""
+    attempts, started_at, finished_at = row
+    outcome = draft.outcome
+    error = None if outcome.error is None else dump_document(outcome.error, "error")
+    return EffectRecord(
+        session_id=draft.session_id,
+        key=draft.key,
+        occurrence=draft.occurrence,
+        name=draft.name,
+        fingerprint=draft.fingerprint,
+        status=outcome.status,
+        attempt_id=draft.attempt_id,
+        attempts=attempts,
+        payload=None if outcome.manifest is None else Payload(outcome.manifest, outcome.refs),
+        error=_metadata(error),
+        started_at=_known(_utc(started_at)),
+        finished_at=_utc(finished_at),
+    )
 
 
 def parse_effect(row: Row) -> EffectRecord:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InputError, SessionNotFound
+from holdfast.errors import InputError, LeaseLost, SessionNotFound
 from holdfast.ids import new_id
 from holdfast.model import EffectOutcome, EffectQuery, NewEffect, Payload
 from holdfast.state.refs import digest_of
@@ -244,6 +244,31 @@ class EffectContract(Contract):
         assert neighbour.begin_effect(theirs).attempt_id == theirs.attempt_id
         assert neighbour.finish_effect(*place(mine), done()) is False
         assert len(store.list_effects(EffectQuery("same"))) == 1
+
+    def test_who_lost_the_lease_records_nothing(self, store: Store) -> None:
+        owner = store.create_session(session())
+        lost = store.acquire_lease(owner.id, "one").token
+        draft = effect(owner.id, fence=lost)
+        before = store.begin_effect(draft)
+        held = store.acquire_lease(owner.id, "two", over=lost).token
+        for late in (
+            effect(owner.id, "other", fence=lost, outcome=done(b"late" * 50)),
+            effect(owner.id, fence=lost, instead_of=draft.attempt_id),
+            effect(owner.id, fence=lost),
+        ):
+            with pytest.raises(LeaseLost):
+                store.begin_effect(late)
+        with pytest.raises(LeaseLost):
+            store.finish_effect(*place(draft), done(b"late" * 50), fence=lost)
+        assert store.list_effects(EffectQuery(owner.id)) == [before]
+        assert store.begin_effect(effect(owner.id, fence=held)) == before
+        assert store.finish_effect(*place(draft), done(), fence=held) is True
+        assert store.finish_effect(owner.id, "nothing", 0, new_id(), done(), fence=held) is False
+        assert store.finish_effect("nobody", "nothing", 0, new_id(), done(), fence=held) is False
+        with pytest.raises(SessionNotFound):
+            store.begin_effect(effect("nobody", fence=held))
+        store.gc()
+        assert store.total_bytes() == 0
 
     def test_of_many_that_begin_at_once_one_is_recorded(self, store: Store) -> None:
         owner = store.create_session(session())

@@ -291,7 +291,8 @@ WHERE w.tenant = %(tenant)s AND w.session_id = %(session_id)s AND w.namespace = 
 ORDER BY w.task_path, w.task_id, w.idx, w.external_id;
 
 -- name: effects.begin
--- Answers with the row only if it is the draft's own: new, or in place of the attempt that it names.
+-- Answers only if the row is the draft's own: new, or in place of the attempt that it names. The
+-- session's row is locked against a change of its lease, and shared by steps that run at once.
 INSERT INTO holdfast.effects AS e (tenant, session_id, key, occurrence, name, fingerprint, status,
     attempt_id, result, refs, error, started_at, finished_at)
 SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint)b::bytea,
@@ -299,24 +300,29 @@ SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint
     clock_timestamp(), CASE WHEN %(status)s <> 'started' THEN clock_timestamp() END
 FROM holdfast.sessions AS s
 WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
+    AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
     AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
-    AND holdfast.fenced(s.tenant, s.id, %(fence)s::bigint)
+FOR SHARE
 ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
-SET status = excluded.status, attempt_id = excluded.attempt_id, attempts = e.attempts + 1,
+SET name = excluded.name, fingerprint = excluded.fingerprint, status = excluded.status,
+    attempt_id = excluded.attempt_id, attempts = e.attempts + 1,
     result = excluded.result, refs = excluded.refs, error = excluded.error,
     started_at = excluded.started_at, finished_at = excluded.finished_at
 WHERE e.attempt_id = %(instead_of)s::uuid
-RETURNING e.session_id, e.key, e.occurrence, e.name, e.fingerprint, e.status, e.attempt_id,
-    e.attempts, e.result, e.refs, e.error::text, e.started_at, e.finished_at;
+RETURNING e.attempts, e.started_at, e.finished_at;
 
 -- name: effects.finish
 UPDATE holdfast.effects AS e
 SET status = %(status)s, result = %(result)s, refs = %(refs)b::bytea, error = %(error)s::jsonb,
     finished_at = clock_timestamp()
+FROM (
+    SELECT s.id FROM holdfast.sessions AS s
+    WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
+        AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
+        AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+    FOR SHARE) AS held
 WHERE e.tenant = %(tenant)s AND e.session_id = %(session_id)s AND e.key = %(key)s
     AND e.occurrence = %(occurrence)s::integer AND e.attempt_id = %(attempt_id)s::uuid
-    AND holdfast.keep_chunks(e.tenant, %(digests)b::bytea[], %(data)b::bytea[])
-    AND holdfast.fenced(e.tenant, e.session_id, %(fence)s::bigint)
 RETURNING e.attempts;
 
 -- name: effects.list
@@ -444,6 +450,10 @@ FROM holdfast.copy_session(
 -- Held until the merged document is stored.
 SELECT s.metadata::text FROM holdfast.sessions AS s
 WHERE s.tenant = %(tenant)s AND s.id = %(id)s FOR NO KEY UPDATE;
+
+-- name: postgres.effects.fence
+-- Why an effect was not recorded: raises if it was the fence.
+SELECT holdfast.fenced(%(tenant)s, %(session_id)s, %(fence)s::bigint);
 
 -- name: postgres.erase_threads
 SELECT holdfast.erase_threads(

@@ -225,7 +225,8 @@ INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, sta
     result, refs, error, started_at, finished_at)
 SELECT tenant, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE tenant = ? AND id = ?
 ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
-SET status = excluded.status, attempt_id = excluded.attempt_id, attempts = attempts + 1,
+SET name = excluded.name, fingerprint = excluded.fingerprint, status = excluded.status,
+    attempt_id = excluded.attempt_id, attempts = attempts + 1,
     result = excluded.result, refs = excluded.refs, error = excluded.error,
     started_at = excluded.started_at, finished_at = excluded.finished_at
 WHERE attempt_id = ?
