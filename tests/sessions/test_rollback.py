@@ -433,3 +433,18 @@ def test_a_pack_that_a_sweep_took_is_sent_again(
         saved = session.save_checkpoint("one", state={"n": 1})
         assert saved.workspace_commit is not None
         assert manager.store.find_packs([saved.workspace_commit]) == {saved.workspace_commit}
+
+
+def test_autosave_saves_when_files_changed_and_only_then(session: Session, project: Path) -> None:
+    with session.autosave(lambda: {"n": 1}, interval=None, signals=False) as saver:
+        first = saver.flush()
+        assert first is not None
+        count = len(session.list_checkpoints())
+        saver.notify("a thing of no weight")
+        (project / "a.txt").write_text("by the agent\n")
+    saved = session.list_checkpoints()
+    assert len(saved) == count + 1
+    assert saved[0].workspace_commit != first.workspace_commit
+    with session.autosave(lambda: {"n": 1}, interval=None, signals=False):
+        pass
+    assert len(session.list_checkpoints()) == count + 1

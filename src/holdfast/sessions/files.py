@@ -90,6 +90,11 @@ class Captured:
         return context
 
 
+def context_of_files(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint's context says of the files."""
+    return {key: context[key] for key in (GIT, FILES) if key in context}
+
+
 def limits_from(settings: WorkspaceSettings) -> Limits:
     """Return the bounds that a project's settings ask for."""
     return Limits(
@@ -174,6 +179,13 @@ class ProjectFiles:
         except PackMissing:
             data = self.workspace.export_pack(commit)
             self._store.put_pack(commit, needs=(), data=data)
+
+    def differ_from(self, commit: str | None) -> bool:
+        """Tell whether the files are others than a snapshot holds; not if they cannot be captured."""
+        try:
+            return self.workspace.snapshot().commit != commit
+        except _Stays:
+            return False
 
     def sweep(self, *, dry_run: bool = False) -> tuple[Sweep, PackReport]:
         """Let go of snapshots and packs that no checkpoint names any more."""

@@ -54,7 +54,7 @@ from holdfast.recording import Recorder
 from holdfast.retention import Policy
 from holdfast.sessions.autosaved import AutosavedSession
 from holdfast.sessions.checkpoint import Checkpoint, Content
-from holdfast.sessions.files import Captured, ProjectFiles
+from holdfast.sessions.files import Captured, ProjectFiles, context_of_files
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
 from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
@@ -119,6 +119,9 @@ class Session:
         self._savers: weakref.WeakSet[Autosave[Checkpoint]] = weakref.WeakSet()
         # Paths that the agent told of since the last save, and warnings given already.
         self._wrote: set[str] = set()
+        # What the last checkpoint says of the files, and their snapshot.
+        self._files_context: dict[str, Any] = {}
+        self._files_commit: str | None = None
         self._warned: set[str] = set()
         self._rollbacks = Rollbacks(
             store,
@@ -300,7 +303,8 @@ class Session:
         with self._lock:
             self._pick_up()
             carried = carried_tasks(self._completed, state)
-            context = {**({CARRIED: carried} if carried else {}), **captured.context()}
+            about_files = captured.context()
+            context = {**({CARRIED: carried} if carried else {}), **about_files}
             for attempt in self._recorder.attempts(state, context or None):
                 with attempt as encoded:
                     result = self._put(
@@ -341,6 +345,7 @@ class Session:
                 # Nobody can count on this one: the same state, saved by itself, is worth a save.
                 self._recorder.forget()
             self._wrote.difference_update(captured.told)
+            self._files_context, self._files_commit = about_files, captured.commit
         return Checkpoint.of(result.record, self._store)
 
     def _put(self, draft: NewCheckpoint, captured: Captured) -> PutResult:
@@ -792,7 +797,11 @@ class Session:
         with self._lock:
             self._pick_up()
             carried = carried_tasks(self._completed, document)
-            return not self._recorder.is_current(document, {CARRIED: carried} if carried else None)
+            context = {**({CARRIED: carried} if carried else {}), **self._files_context}
+            if not self._recorder.is_current(document, context or None):
+                return True
+        files = self._around.files
+        return files is not None and files.differ_from(self._files_commit)
 
     def _take_up(self, record: CheckpointRecord) -> Checkpoint:
         """Continue from a stored checkpoint, its content verified before anything is marked."""
@@ -823,6 +832,8 @@ class Session:
             checkpoint.content.payload, self._store.read_chunks, self._store.cache
         )
         self._head = checkpoint.id
+        self._files_context = context_of_files(checkpoint.content.read().context)
+        self._files_commit = checkpoint.workspace_commit
         self._fresh = False
 
     def _check_retry(self, stored: CheckpointRecord, name: str, state: dict[str, Any]) -> None:
