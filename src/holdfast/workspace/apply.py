@@ -11,8 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from holdfast.workspace.base import Change, Entry
@@ -33,15 +35,18 @@ class Applier:
         self._temporary = f".holdfast-{mark}"
         self._opened: dict[str, int] = {}
 
-    def carry_out(self, plan: Plan) -> None:
-        """Delete, write and set what the plan says; durable when this returns."""
+    def carry_out(self, plan: Plan, contents: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        """Delete, write and set what the plan says; durable when this returns.
+
+        ``contents`` are blobs that were read and verified already.
+        """
         try:
             self._delete([one.path for one in plan.changes if one.new is None or _swaps(one)])
             self._remove_folders(plan)
             for path in plan.empty_new:
                 with self._folder(path, create=True):
                     pass
-            self._write(plan)
+            self._write(plan, contents)
             for path, (_, mode) in plan.modes.items():
                 self._chmod(path, mode)
             self._set_folder_modes(plan)
@@ -99,13 +104,14 @@ class Applier:
 
     # Writing ---------------------------------------------------------------------------------
 
-    def _write(self, plan: Plan) -> None:
+    def _write(self, plan: Plan, contents: Mapping[str, bytes]) -> None:
         wanted: dict[str, list[tuple[str, Entry]]] = {}
         for one in plan.changes:
             if one.new is not None:
                 wanted.setdefault(one.new.blob, []).append((one.path, one.new))
         sync = len(plan.changes) <= _SYNC_EACH
-        for blob, content in self._store.each_object(wanted):
+        others = (blob for blob in wanted if blob not in contents)
+        for blob, content in chain(contents.items(), self._store.each_object(others)):
             for path, entry in wanted[blob]:
                 mode = plan.modes[path][1] if path in plan.modes else 0o644
                 self._write_one(path, entry, content, mode, sync=sync)

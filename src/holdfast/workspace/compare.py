@@ -12,9 +12,16 @@ def changes_between(
     store: PrivateStore, old: str, new: str, paths: Sequence[str] = ()
 ) -> list[Change]:
     """Return the paths that differ between two commits or trees, in order."""
+    return raw_changes(store, old, new, paths)
+
+
+def raw_changes(
+    store: PrivateStore, old: str, new: str, paths: Sequence[str] = (), *, folders: bool = False
+) -> list[Change]:
+    """Return the paths that differ; with ``folders`` the directories on the way to them too."""
     out = store.git.run(
-        "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new, "--",
-        *_pathspecs(paths),
+        "diff-tree", "-r", *(("-t",) if folders else ()), "-z", "--raw", "--no-renames",
+        "--no-abbrev", old, new, "--", *_pathspecs(paths),
     )  # fmt: skip
     return list(_parse(out.decode("utf-8", "surrogateescape")))
 

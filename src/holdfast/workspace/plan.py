@@ -11,20 +11,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-from holdfast.config import AGENTS_DIR
-from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
 from holdfast.workspace.base import Change, Entry, Skipped
-from holdfast.workspace.compare import changes_between
 from holdfast.workspace.details import Details
 from holdfast.workspace.private_store import ASIDE, PrivateStore
 from holdfast.workspace.process import Git
+from holdfast.workspace.trees import Difference, check_path, checked_difference
 
 Keep: TypeAlias = Callable[[Change, str], str | None]
-
-_FORBIDDEN: Final = frozenset({"", ".", "..", ".git"})
-_MODES: Final = frozenset({"100644", "100755", "120000"})
 
 
 @dataclass(slots=True)
@@ -101,6 +96,7 @@ class Side:
     commit: str
     tree: str
     details: Details
+    parents: tuple[str, ...] = ()
 
 
 def make_plan(
@@ -116,15 +112,15 @@ def make_plan(
     What the target's own ignore rules ignore is kept even though the target lacks it, and so are files
     of secrets (``.env``) and what either side could not capture.
     """
+    for path in (*target.details.modes, *target.details.directories, *target.details.empty):
+        check_path(path)
     plan = Plan()
     uncaptured = {one.path for one in (*now.details.skipped, *target.details.skipped)}
-    new_entries = check_tree(store, target.tree)
-    changes = [
-        one for one in changes_between(store, now.tree, target.tree) if _within(one.path, paths)
-    ]
+    difference = checked_difference(store, now.tree, target.tree)
+    changes = [one for one in difference.files if _within(one.path, paths)]
     gone = [one.path for one in changes if one.kind == "deleted"]
     hollow = [path for path in now.details.empty if path not in set(target.details.empty)]
-    ignored = _ignored_by(store, target, new_entries, gone, hollow) if gone or hollow else set()
+    ignored = _ignored_by(store, target, gone, hollow) if gone or hollow else set()
     for change in changes:
         if not uncaptured.isdisjoint((change.path, *_parents(change.path))):
             plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
@@ -142,65 +138,32 @@ def make_plan(
             path for path in now.details.empty if _within(path, paths) and path not in ignored
         ]
         plan.empty_new = [path for path in target.details.empty if _within(path, paths)]
-    now_entries = store.entries(now.tree)
-    _plan_modes(plan, (now, now_entries), (target, new_entries), paths, left_alone)
-    _plan_folder_modes(plan, (now, now_entries), (target, new_entries), paths)
+    _plan_modes(store, plan, now, target, paths, left_alone)
+    _plan_folder_modes(store, plan, now, target, paths, difference)
     plan.check()
     return plan
 
 
-def check_path(path: str) -> None:
-    """Refuse a path that would lead out of the project or into what is not ours to write.
-
-    Git itself stores no such names, but a snapshot may come from another machine.
-    """
-    parts = path.split("/")
-    if (
-        not _FORBIDDEN.isdisjoint(part.lower() for part in parts)
-        or parts[0] == AGENTS_DIR
-        or "\0" in path
-    ):
-        raise SnapshotCorrupt(f"the snapshot holds a path that no snapshot may hold: {path!r}")
-
-
-def check_tree(store: PrivateStore, tree: str) -> dict[str, Entry]:
-    """Return the files of a tree after hashing it anew, all the way down.
-
-    Raises `SnapshotCorrupt` for one that no capture can have made: names that lead elsewhere, a file
-    below another file or a link, an entry that is no file.
-    """
-    try:
-        entries = store.entries(tree)
-        for _ in store.each_object([tree, *store.subtrees(tree)], kind="tree"):
-            pass
-    except (WorkspaceUnavailable, SnapshotNotFound) as error:
-        raise SnapshotCorrupt(f"the snapshot's files cannot be listed: {error}") from error
-    folders: set[str] = set()
-    for path, entry in entries.items():
-        check_path(path)
-        if entry.mode not in _MODES:
-            raise SnapshotCorrupt(f"the snapshot holds something that is no file: {path!r}")
-        folders.update(_parents(path))
-    if through := folders & entries.keys():
-        raise SnapshotCorrupt(f"the snapshot holds a file below another: {min(through)!r}")
-    return entries
-
-
 def _plan_modes(
+    store: PrivateStore,
     plan: Plan,
-    now: tuple[Side, Mapping[str, Entry]],
-    target: tuple[Side, Mapping[str, Entry]],
+    now: Side,
+    target: Side,
     paths: list[str] | None,
     left_alone: set[str],
 ) -> None:
-    old, new = now[0].details, target[0].details
-    touched = {one.path for one in plan.changes}
+    old, new = now.details, target.details
+    touched = {one.path: one for one in plan.changes}
     if old.defaults == new.defaults:
-        suspects = old.modes.keys() | new.modes.keys() | touched
+        known = {**old.modes, **new.modes}
+        suspects = {path for path in known if old.modes.get(path) != new.modes.get(path)}
+        same = store.entries_of(target.tree, sorted(suspects - touched.keys()))
     else:
-        suspects = target[1].keys() | touched
-    for path in sorted(suspects - left_alone):
-        entry, was = target[1].get(path), now[1].get(path)
+        same = store.entries(target.tree)
+    for path in sorted((same.keys() | touched.keys()) - left_alone):
+        change = touched.get(path)
+        entry = change.new if change else same[path]
+        was = change.old if change else entry
         if entry is None or entry.mode == "120000" or not _within(path, paths):
             continue
         mode = new.mode_of(path, entry.mode)
@@ -210,28 +173,35 @@ def _plan_modes(
 
 
 def _plan_folder_modes(
+    store: PrivateStore,
     plan: Plan,
-    now: tuple[Side, Mapping[str, Entry]],
-    target: tuple[Side, Mapping[str, Entry]],
+    now: Side,
+    target: Side,
     paths: list[str] | None,
+    difference: Difference,
 ) -> None:
     """Plan the permissions of directories: of those that differ, and of all that are worked in.
 
     A directory that the target does not know keeps its own, and so does one that has to be opened for
     the work: a process that is killed may leave it open.
     """
-    old, new = now[0].details, target[0].details
-    here = _folders_of((*now[1], *(f"{one}/" for one in old.empty)))
-    there = _folders_of((*target[1], *(f"{one}/" for one in new.empty)))
-    worked_in = _folders_of(
-        (
-            *(one.path for one in plan.changes),
-            *(f"{one}/" for one in plan.empty_old + plan.empty_new),
-        )
-    )
-    suspects = old.directories.keys() | new.directories.keys() | worked_in
+    old, new = now.details, target.details
+    files = _folders_of(one.path for one in plan.changes)
+    empty_here, empty_there = (_folders_of(f"{one}/" for one in side.empty) for side in (old, new))
+    worked_in = files | _folders_of(f"{one}/" for one in plan.empty_old + plan.empty_new)
     if old.defaults[2] != new.defaults[2]:
-        suspects = suspects | (here & there)
+        here, there = store.folders(now.tree), store.folders(target.tree)
+        suspects = (here & there) | old.directories.keys() | new.directories.keys() | worked_in
+    else:
+        known = {**old.directories, **new.directories}
+        unlike = {one for one in known if old.directories.get(one) != new.directories.get(one)}
+        suspects = unlike | worked_in
+        # Every directory on the way to a changed file is in both trees, or in the difference.
+        asked = sorted(suspects - files)
+        here = (files - difference.only_new) | store.folders(now.tree, asked)
+        there = (files - difference.only_old) | store.folders(target.tree, asked)
+    here |= empty_here
+    there |= empty_there
     for path in sorted(suspects & (here | there)):
         before = (old if path in here else new).mode_of_directory(path)
         mode = (new if path in there else old).mode_of_directory(path)
@@ -254,19 +224,15 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _ignored_by(
-    store: PrivateStore,
-    side: Side,
-    entries: Mapping[str, Entry],
-    files: list[str],
-    folders: list[str],
-) -> set[str]:
+def _ignored_by(store: PrivateStore, side: Side, files: list[str], folders: list[str]) -> set[str]:
     """Return which paths a snapshot's own rules ignore, with its rules laid out aside."""
     rules = {
         path: entry
-        for path, entry in entries.items()
-        if PurePosixPath(path).name == ".gitignore" and entry.mode != "120000"
+        for path, entry in store.entries(side.tree).items()
+        if path.rpartition("/")[2] == ".gitignore" and entry.mode != "120000"
     }
+    for path in rules:
+        check_path(path)
     contents = store.read_objects(entry.blob for entry in rules.values())
     with TemporaryDirectory(dir=store.home, prefix=ASIDE) as aside:
         top = Path(aside)

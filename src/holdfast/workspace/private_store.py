@@ -19,7 +19,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import new as new_hash
 from pathlib import Path
@@ -68,6 +68,7 @@ _AUTHOR: Final = {
     for what, value in (("NAME", "holdfast"), ("EMAIL", "holdfast"), ("DATE", "@0 +0000"))
 }
 _PATIENCE: Final = 60.0
+_ARGUMENTS: Final = 400
 _WORK, _USE = "work.lock", "use.lock"
 # What stands in the lock file while its holder is at work, and after it let go in peace.
 _BUSY, _DONE = b"1", b"0"
@@ -270,7 +271,7 @@ class PrivateStore:
 
     def entries(self, tree: str, paths: Iterable[str] = ()) -> dict[str, Entry]:
         """Return the files of a tree by path."""
-        out = self.git.run("ls-tree", "-r", "-z", "--full-tree", tree, *paths)
+        out = self.git.run("ls-tree", "-r", "-z", "--full-tree", "--", tree, *paths)
         found = {}
         for line in out.decode("utf-8", "surrogateescape").split("\0"):
             if line:
@@ -280,11 +281,27 @@ class PrivateStore:
                 found[path] = Entry(mode, blob)
         return found
 
-    def subtrees(self, tree: str) -> list[str]:
-        """Return the names of all trees below a tree."""
-        out = self.git.run("ls-tree", "-r", "-d", "-z", "--full-tree", tree)
-        lines = out.decode("utf-8", "surrogateescape").split("\0")
-        return [line.partition("\t")[0].split(" ")[2] for line in lines if line]
+    def entries_of(self, tree: str, paths: Sequence[str]) -> dict[str, Entry]:
+        """Return some files of a tree, as far as it has them."""
+        found: dict[str, Entry] = {}
+        for start in range(0, len(paths), _ARGUMENTS):
+            found |= self.entries(tree, paths[start : start + _ARGUMENTS])
+        return {path: found[path] for path in paths if path in found}
+
+    def folders(self, tree: str, paths: Sequence[str] | None = None) -> set[str]:
+        """Return the directories of a tree; with ``paths`` only those among them."""
+        if paths is None:
+            return _names(
+                self.git.run("ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", tree)
+            )
+        found: set[str] = set()
+        for start in range(0, len(paths), _ARGUMENTS):
+            some = paths[start : start + _ARGUMENTS]
+            out = self.git.run(
+                "ls-tree", "-d", "-z", "--name-only", "--full-tree", "--", tree, *some
+            )
+            found |= _names(out)
+        return found
 
     # References ------------------------------------------------------------------------------
 
@@ -394,6 +411,10 @@ class PrivateStore:
         """Remove a small file of ours for good."""
         (self.home / name).unlink(missing_ok=True)
         sync_directory(self.home)
+
+
+def _names(out: bytes) -> set[str]:
+    return {name for name in out.decode("utf-8", "surrogateescape").split("\0") if name}
 
 
 def sync_directory(path: Path) -> None:

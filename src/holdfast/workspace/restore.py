@@ -27,7 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.ids import new_id
 from holdfast.workspace.apply import Applier
-from holdfast.workspace.base import Change, Limits, RestoreReport, Skipped, Snapshot
+from holdfast.workspace.base import MB, Change, Limits, RestoreReport, Skipped, Snapshot
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between
 from holdfast.workspace.details import Details
@@ -43,6 +43,8 @@ After: TypeAlias = Callable[[Snapshot], None]
 
 JOURNAL: Final = "journal.json"
 SAFETY_GROUP: Final = "safety"
+# What is to be written is kept from its check until then, up to so many bytes.
+_IN_MEMORY: Final = 64 * MB
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -77,11 +79,13 @@ class Restore:
     ) -> RestoreReport:
         """Do it; see `Workspace.restore`."""
         safety = self._capture()
-        plan = self._plan(safety, paths, keep)
+        now = load_side(self._store, safety.commit)
+        plan = make_plan(self._store, now, self._target, paths=paths, keep=keep)
         if rescue := self._uncaptured(plan):
             safety = self._capture(rescue)
-            plan = self._plan(safety, paths, keep)
-        self._check_contents(plan)
+            now = load_side(self._store, safety.commit)
+            plan = make_plan(self._store, now, self._target, paths=paths, keep=keep)
+        contents = self._read_contents(plan)
         mover = self._mover() if move_head else None
         if mover is not None:
             mover.check()
@@ -91,15 +95,15 @@ class Restore:
         purpose = before(safety) if before is not None else None
         if mover is not None:
             mover.announce(self._mark)
-        old = Position.of(*_position_parts(self._store, safety.commit))
-        new = Position.of(*_position_parts(self._store, self._target.commit)) if mover else None
+        old = _position(now)
+        new = _position(self._target) if mover else None
         self._store.write_note(
             JOURNAL,
             _journal(self._mark, safety, self._target, plan, old, new, purpose),
             durable=True,
         )
         try:
-            Applier(self._store, self._mark).carry_out(plan)
+            Applier(self._store, self._mark).carry_out(plan, contents)
             move = mover.move(_backup_label(self._mark)) if mover else None
             landed = self._capture(held=[one.path for one in plan.changes if one.new])
             self._compare(landed, plan)
@@ -120,10 +124,6 @@ class Restore:
         capture = Capture(self._store, self._limits, repository=self._repository)
         return capture.run(group=self._group, rescue=rescue, held=held)
 
-    def _plan(self, safety: Snapshot, paths: list[str] | None, keep: Keep | None) -> Plan:
-        now = load_side(self._store, safety.commit)
-        return make_plan(self._store, now, self._target, paths=paths, keep=keep)
-
     def _uncaptured(self, plan: Plan) -> list[str]:
         """Return files that the plan would overwrite and the safety snapshot does not hold."""
         deleted = {one.path for one in plan.changes if one.kind == "deleted"}
@@ -138,18 +138,27 @@ class Restore:
                     found.append(path)
         return found
 
-    def _check_contents(self, plan: Plan) -> None:
-        """Read what is going to be written once before, so that damage stops us in time."""
+    def _read_contents(self, plan: Plan) -> dict[str, bytes]:
+        """Read what is going to be written once before, so that damage stops us in time.
+
+        Returns as much of it as memory should hold; the rest is read again when it is written.
+        """
+        contents = {}
+        room = _IN_MEMORY
         try:
-            for _ in self._store.each_object(one.new.blob for one in plan.changes if one.new):
-                pass
+            wanted = (one.new.blob for one in plan.changes if one.new)
+            for blob, content in self._store.each_object(wanted):
+                room -= len(content)
+                if room >= 0:
+                    contents[blob] = content
         except SnapshotNotFound as error:
             raise SnapshotCorrupt(
                 f"snapshot {self._target.commit} is not complete: {error}. Nothing was changed"
             ) from error
+        return contents
 
     def _mover(self) -> Mover | None:
-        position = Position.of(*_position_parts(self._store, self._target.commit))
+        position = _position(self._target)
         if position is None or self._repository is None:
             return None
         return Mover(self._store, self._repository, position)
@@ -181,12 +190,12 @@ class Restore:
     def _compare(self, landed: Snapshot, plan: Plan) -> None:
         """Refuse a result that is not what the plan promised; others may have changed the rest."""
         touched = {one.path for one in plan.changes}
-        wrong = [
-            one.path
-            for one in changes_between(self._store, landed.tree, self._target.tree)
-            if one.path in touched
-        ]
-        details = load_side(self._store, landed.commit).details
+        wrong = []
+        if landed.tree != self._target.tree:
+            found = changes_between(self._store, landed.tree, self._target.tree)
+            wrong = [one.path for one in found if one.path in touched]
+        same = landed.commit == self._target.commit
+        details = (self._target if same else load_side(self._store, landed.commit)).details
         wrong += [
             path
             for path, (_, mode) in plan.modes.items()
@@ -345,15 +354,14 @@ def _still_to_do(store: PrivateStore, plan: Plan, now: Snapshot) -> tuple[Plan, 
 
 def load_side(store: PrivateStore, commit: str) -> Side:
     """Read a snapshot's tree and details, verified."""
-    tree, _, message = store.read_commit(commit)
+    tree, parents, message = store.read_commit(commit)
     if not tree:
         raise SnapshotCorrupt(f"snapshot {commit} has no tree")
-    return Side(commit, tree, Details.from_message(message))
+    return Side(commit, tree, Details.from_message(message), tuple(parents))
 
 
-def _position_parts(store: PrivateStore, commit: str) -> tuple[Details, list[str]]:
-    _, parents, message = store.read_commit(commit)
-    return Details.from_message(message), parents
+def _position(side: Side) -> Position | None:
+    return Position.of(side.details, list(side.parents))
 
 
 def _journal(
