@@ -431,6 +431,20 @@ class AsyncSession:
         )
         return AsyncSession(forked, self._threads)
 
+    async def pause(
+        self,
+        reason: str | None = None,
+        *,
+        until: datetime | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Checkpoint:
+        """See `Session.pause`."""
+        return await self._run(self._session.pause, reason, until=until, state=state)
+
+    async def lineage(self) -> list[SessionRecord]:
+        """See `Session.lineage`."""
+        return await self._run(self._session.lineage)
+
     async def complete(self) -> None:
         """See `Session.complete`."""
         await self._run(self._session.complete)
@@ -621,6 +635,7 @@ class AsyncSessionManager:
         agent_name: str | None = None,
         parent_agent_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        continues: str | None = None,
     ) -> AsyncSession:
         """See `SessionManager.create_session`."""
         session = await self._run(
@@ -632,6 +647,7 @@ class AsyncSessionManager:
             agent_name=agent_name,
             parent_agent_id=parent_agent_id,
             metadata=metadata,
+            continues=continues,
         )
         return AsyncSession(session, self._threads)
 

@@ -13,6 +13,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── IllegalTransition
     │   ├── NotResumable
     │   ├── SessionNotHeld
+    │   ├── SessionPaused
     │   ├── InvalidArguments
     │   ├── InvalidDecision
     │   ├── NotInitialised
@@ -159,6 +160,12 @@ class SessionNotHeld(InputError):
     """The session object was opened to look, or was closed; resume the session to write to it."""
 
     code = "session_not_held"
+
+
+class SessionPaused(InputError):
+    """The session was paused through this object; resume it to go on."""
+
+    code = "session_paused"
 
 
 class InvalidArguments(InputError):

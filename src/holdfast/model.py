@@ -98,6 +98,7 @@ class NewSession:
     task_description: str | None = None
     continues_id: str | None = None
     forked_from: str | None = None
+    project_dir: str | None = None
     metadata: Mapping[str, Any] | None = None
     agent: NewAgent | None = None
     lease_owner: str | None = None
@@ -131,6 +132,7 @@ class SessionRecord:
     lease_since: datetime | None
     lease_expires_at: datetime | None
     recoveries: int
+    project_dir: str | None
 
 
 @dataclass(frozen=True, slots=True)

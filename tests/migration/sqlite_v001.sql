@@ -72,7 +72,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:4440b3609bc3d58d61240ce862f751b6f1c36c4fef276dd5c865137f04492785','2026-11-15T06:21:43.041480Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:3a65095db14a1d60dc720c8090eec44386ad827037e92681184f1da057277fae','2026-11-15T06:33:51.769314Z');
 CREATE TABLE sequences (
     name  TEXT PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL
@@ -152,6 +152,7 @@ CREATE TABLE sessions (
                          ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped')),
     continues_id     TEXT,
     forked_from      TEXT,
+    project_dir      TEXT,
     lease_owner      TEXT,
     lease_token      INTEGER NOT NULL DEFAULT 0,
     lease_since      TEXT,
@@ -170,7 +171,7 @@ CREATE TABLE sessions (
     PRIMARY KEY (tenant, id),
     FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
 ) STRICT;
-INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,0,NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,'{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
+INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,NULL,0,NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,'{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
 CREATE TABLE workspace_packs (
     tenant     TEXT NOT NULL DEFAULT 'default',
     commit_id  TEXT NOT NULL,

@@ -65,15 +65,19 @@ class AutosavedSession(Target[Checkpoint]):
         return saved
 
     def pause(self, reason: str) -> bool:
-        return self._move("active", "paused", f"paused by {reason}")
+        return self._move("active", "paused", f"paused by {reason}", reason)
 
     def unpause(self) -> None:
         self._move("paused", "active", "goes on after a pause")
 
-    def _move(self, before: str, after: str, message: str) -> bool:
+    def _move(self, before: str, after: str, message: str, reason: str | None = None) -> bool:
         try:
             self._store.update_session(
-                self.id, status=after, expected=[before], fence=self._session._fence()
+                self.id,
+                status=after,
+                expected=[before],
+                pause_reason=reason,
+                fence=self._session._fence(),
             )
         except IllegalTransition:
             return False

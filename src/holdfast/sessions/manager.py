@@ -47,6 +47,7 @@ from holdfast.stores.base import first
 from holdfast.verification import Damage, VerifyReport, verify_store
 from holdfast.workspace.base import Limits, Usage
 from holdfast.workspace.git import Workspace
+from holdfast.workspace.repository import read_git_state
 
 _TASK_BYTES = 64 * 1024
 MAX_RECOVERIES = 5
@@ -227,11 +228,17 @@ class SessionManager:
         agent_name: str | None = None,
         parent_agent_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        continues: str | None = None,
     ) -> Session:
-        """Start a session. Without ``agent_id`` an agent is created to go with it."""
+        """Start a session. Without ``agent_id`` an agent is created to go with it.
+
+        ``continues`` names an earlier session whose work this one goes on with: its state is where to
+        start from, and tasks completed there stay completed. It is not changed.
+        """
         check_text(agent_type, "agent_type", NAME_BYTES)
         if task_description is not None:
             check_text(task_description, "task_description", _TASK_BYTES, empty=True)
+        before = None if continues is None else get_session_record(self._store, continues)
         agent = None
         if agent_id is None:
             agent = NewAgent(
@@ -248,6 +255,8 @@ class SessionManager:
             agent_id=agent.id if agent else check_uuid(agent_id, "agent id"),
             agent_type=agent_type,
             task_description=task_description,
+            continues_id=None if before is None else before.id,
+            project_dir=self._around.place,
             metadata=metadata,
             agent=agent,
             lease_owner=self._leases.owner,
@@ -271,7 +280,7 @@ class SessionManager:
     ) -> Session:
         """Continue a session, from its latest resumable checkpoint or the one named.
 
-        Without an id, the most recently created session that is not completed. The session becomes
+        Without an id, the one that `latest_unfinished_session` finds. The session becomes
         active, ``session.state`` is what to go on from, and this process holds it. Of any number of
         workers one gets it: where somebody else holds it, `CheckpointBusy` says who. A holder that
         has died on this machine is no obstacle, another one until its lease expires; ``take_over``
@@ -345,14 +354,34 @@ class SessionManager:
         return found
 
     def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
-        """Return the most recently created session that is not completed.
+        """Return the most recently created session of this project that is not completed.
 
-        Raises `NothingToResume` when there is none, or none of that kind of agent.
+        One whose last checkpoint was made on the present git branch comes before the others, and
+        one that is paused until later does not count. Raises `NothingToResume` when there is none,
+        or none of that kind of agent.
         """
-        for record in self._store.list_sessions(SessionQuery(agent_type=agent_type)):
-            if record.status != "completed":
+        now = utc_now()
+        here = (None, self._around.place)
+        found = [
+            record
+            for record in self._store.list_sessions(SessionQuery(agent_type=agent_type))
+            if record.status != "completed"
+            and record.project_dir in here
+            and (record.paused_until is None or record.paused_until <= now)
+        ]
+        if not found:
+            raise NothingToResume("there is no unfinished session here; create one first")
+        git = None
+        if self._around.files is not None and len(found) > 1:
+            git = read_git_state(self._around.project_dir)
+        if git is None:
+            return found[0]
+        for record in found:
+            query = CheckpointQuery(record.id, namespace="", limit=1)
+            latest = first(self._store.list_checkpoints(query))
+            if latest is None or latest.git_branch == git.branch:
                 return record
-        raise NothingToResume("there is no unfinished session; create one first")
+        return found[0]
 
     def list_sessions(
         self,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from os import PathLike
@@ -27,6 +28,7 @@ from holdfast.errors import (
     PackMissing,
     SessionNotFound,
     SessionNotHeld,
+    SessionPaused,
     StateNotSerializable,
 )
 from holdfast.ids import check_name, check_session_id, check_uuid, label_for, new_id
@@ -62,6 +64,7 @@ from holdfast.state.codec import dump_document
 from holdfast.state.documented import tasks_in, validate_documented
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
+from holdfast.stores.checks import as_utc
 from holdfast.workspace.base import Progress
 
 P = ParamSpec("P")
@@ -82,6 +85,12 @@ class Surroundings:
     project_dir: Path
     files: ProjectFiles | None
     leases: Leases
+
+    @property
+    def place(self) -> str:
+        """The project's directory, as sessions say where they were created."""
+        # A name need not be valid text, and only text can be stored.
+        return os.fsencode(self.project_dir.resolve()).decode("utf-8", "backslashreplace")
 
 
 class Session:
@@ -594,9 +603,16 @@ class Session:
         return self.get_state()
 
     def get_state(self) -> dict[str, Any]:
-        """Read the state of the checkpoint last saved or loaded here, else the latest resumable."""
+        """Read the state of the checkpoint last saved or loaded here, else the latest resumable.
+
+        A session that has none yet goes on from the latest of the session that it continues.
+        """
         if self._head is not None and (loaded := self._store.load(self._head)) is not None:
             return loaded[1].state
+        for record in self.lineage():
+            query = CheckpointQuery(record.id, namespace="", resumable=True, limit=1)
+            if found := self._store.list_checkpoints(query):
+                return Checkpoint.of(found[0], self._store).state
         return self.latest_checkpoint(resumable=True).state
 
     def check_memory_refs(self) -> list[MemoryRefReport]:
@@ -699,6 +715,7 @@ class Session:
             agent_type=self.agent_type,
             task_description=task_description or self.task_description,
             forked_from=source.id,
+            project_dir=self._around.place,
             metadata=metadata,
             lease_owner=self._around.leases.owner,
             lease_ttl=self._around.leases.ttl,
@@ -706,6 +723,44 @@ class Session:
         record = self._store.copy_session(self.id, draft, checkpoint_ids=[source.id])
         hold = self._around.leases.adopt(record)
         return Session(self._store, record, self._around, hold)
+
+    def pause(
+        self,
+        reason: str | None = None,
+        *,
+        until: datetime | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Checkpoint:
+        """Save a checkpoint, mark the session as paused and give it back; work stops here.
+
+        ``state`` is by default what was last saved or loaded. ``reason`` and ``until`` are for whoever
+        looks: a session that is paused until later is not picked by `SessionManager.resume_session`
+        unless it is named. From now on this object raises `SessionPaused`; resuming the session, in
+        whatever process, goes on from the checkpoint and tells how long it was paused.
+        """
+        if until is not None:
+            as_utc(until, "until")
+        saved = self.save_checkpoint(
+            state=self._present_state() if state is None else state,
+            retention_class="session",
+            metadata={"paused": reason},
+        )
+        self._move_to("paused", pause_reason=reason, paused_until=until)
+        self.log("info", f"paused: {reason}" if reason else "paused", data={"checkpoint": saved.id})
+        self.close(release=True)
+        return saved
+
+    def lineage(self) -> list[SessionRecord]:
+        """Return this session and those that it continues, one after the other, this one first."""
+        found = [self._record]
+        seen = {self.id}
+        while (before := found[-1].continues_id) is not None and before not in seen:
+            record = self._store.find_session(before)
+            if record is None:
+                break
+            seen.add(before)
+            found.append(record)
+        return found
 
     def complete(self) -> None:
         """Mark the work as done. A completed session is final; fork it to go on.
@@ -782,6 +837,10 @@ class Session:
         return self._ledger
 
     def _check_open(self) -> None:
+        if self.status == "paused" and self._hold is not None and self._hold.released:
+            raise SessionPaused(
+                f"session {self.id} is paused. Nothing was written: resume it to go on"
+            )
         if self.status == "completed":
             raise IllegalTransition(f"session {self.id} is completed; fork it to go on")
 
@@ -816,7 +875,15 @@ class Session:
 
     def _pick_up(self) -> None:
         """Before the first save of this object: find out what the session's latest save was."""
-        if self._fresh and (latest := self._find_latest()) is not None:
+        latest = self._find_latest() if self._fresh else None
+        if self._fresh and latest is None and self._record.continues_id is not None:
+            # Its own first save: what was completed before stays completed.
+            before = self.lineage()[1:]
+            found = (Session(self._store, one, self._around)._find_latest() for one in before)
+            with suppress(IntegrityError):
+                if (last := next(filter(None, found), None)) is not None:
+                    self._completed = completed_tasks(last.task_state["tasks"])
+        if latest is not None:
             try:
                 self._build_on(latest)
             except IntegrityError as error:
@@ -845,10 +912,21 @@ class Session:
                 "state. Nothing was stored: use another id"
             )
 
-    def _move_to(self, status: SessionStatus) -> None:
+    def _move_to(
+        self,
+        status: SessionStatus,
+        *,
+        pause_reason: str | None = None,
+        paused_until: datetime | None = None,
+    ) -> None:
         allowed = [old for old, new in SESSION_TRANSITIONS.items() if status in new]
         self._record = self._store.update_session(
-            self.id, status=status, expected=allowed, fence=self._fence()
+            self.id,
+            status=status,
+            expected=allowed,
+            pause_reason=pause_reason,
+            paused_until=paused_until,
+            fence=self._fence(),
         )
 
 

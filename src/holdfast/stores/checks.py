@@ -103,6 +103,7 @@ def check_session(draft: NewSession) -> NewSession:
     check_free_text(draft.task_description, "task description")
     check_free_text(draft.continues_id, "continued session id")
     check_free_text(draft.forked_from, "fork origin")
+    check_free_text(draft.project_dir, "project directory")
     if draft.lease_owner is not None:
         check_lease(draft.lease_owner, draft.lease_ttl)
     agent = None if draft.agent is None else check_agent(draft.agent)

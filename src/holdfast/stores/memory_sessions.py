@@ -87,6 +87,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             lease_since=None,
             lease_expires_at=None,
             recoveries=0,
+            project_dir=draft.project_dir,
         )
         session = Session(record, document)
         if draft.lease_owner is not None:

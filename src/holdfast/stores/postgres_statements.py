@@ -294,6 +294,7 @@ def parse_session(row: Row) -> SessionRecord:
         lease_since=_utc(row[16]),
         lease_expires_at=_utc(row[17]),
         recoveries=row[18],
+        project_dir=row[19],
     )
 
 
@@ -463,6 +464,7 @@ def _session(draft: NewSession) -> dict[str, Any]:
         "task_description": draft.task_description,
         "continues_id": draft.continues_id,
         "forked_from": draft.forked_from,
+        "project_dir": draft.project_dir,
         "lease_owner": draft.lease_owner,
         "lease_ttl": draft.lease_ttl.total_seconds(),
         "metadata": _document(draft.metadata),

@@ -54,6 +54,7 @@ def session(row: Row) -> SessionRecord:
         _moment(row[16]),
         _moment(row[17]),
         row[18],
+        row[19],
     )
     return SessionRecord(*values)
 

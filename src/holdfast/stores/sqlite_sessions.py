@@ -81,6 +81,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
                 metadata,
                 now,
                 now,
+                draft.project_dir,
                 *lease,
             ),
         )
@@ -102,6 +103,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
                 now,
                 *lease[:4],
                 0,
+                draft.project_dir,
             )
         )
 

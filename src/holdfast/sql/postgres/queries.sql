@@ -48,19 +48,22 @@ RETURNING a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.me
 -- name: sessions.insert
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
+    s.project_dir
 FROM holdfast.create_session(%(tenant)s, %(draft)s::jsonb) AS s;
 
 -- name: sessions.find
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
+    s.project_dir
 FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(id)s;
 
 -- name: sessions.list
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
+    s.project_dir
 FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s
 
 -- name: sessions.where.status
@@ -102,7 +105,7 @@ WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND holdfast.durably()
 RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id,
     s.forked_from, s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text,
     s.created_at, s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at,
-    s.recoveries;
+    s.recoveries, s.project_dir;
 
 -- name: leases.list
 SELECT s.id, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at,
@@ -149,7 +152,8 @@ WITH marked AS (
 )
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
+    s.project_dir
 FROM marked AS s;
 
 -- name: sessions.delete
@@ -442,7 +446,8 @@ SELECT s.id FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %
 -- name: postgres.copy
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
-    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
+    s.project_dir
 FROM holdfast.copy_session(
     %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[], %(whole)s) AS s;
 

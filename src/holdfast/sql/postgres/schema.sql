@@ -47,6 +47,7 @@ CREATE TABLE holdfast.sessions (
                          ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped')),
     continues_id     text COLLATE "C",
     forked_from      text COLLATE "C",
+    project_dir      text COLLATE "C",
     lease_owner      text COLLATE "C",
     lease_token      bigint NOT NULL DEFAULT 0,
     lease_since      timestamptz,
@@ -243,6 +244,8 @@ COMMENT ON TABLE holdfast.session_logs IS 'What happened in a session, append-on
 COMMENT ON TABLE holdfast.workspace_packs IS 'Git packs of workspace snapshots.';
 COMMENT ON TABLE holdfast.schema_migrations IS 'Which migrations were applied, with their checksums.';
 
+COMMENT ON COLUMN holdfast.sessions.continues_id IS 'The session whose work this one goes on with.';
+COMMENT ON COLUMN holdfast.sessions.project_dir IS 'The directory that it was created in.';
 COMMENT ON COLUMN holdfast.sessions.lease_owner IS 'Who holds the session; null when nobody does.';
 COMMENT ON COLUMN holdfast.sessions.lease_token IS 'The fence: a writer with another token lost it.';
 COMMENT ON COLUMN holdfast.sessions.lease_expires_at IS
@@ -575,10 +578,10 @@ BEGIN
     END IF;
     moment := clock_timestamp();
     INSERT INTO holdfast.sessions (tenant, id, agent_id, agent_type, task_description, continues_id,
-                                   forked_from, metadata, created_at, updated_at, lease_owner,
-                                   lease_token, lease_since, lease_expires_at)
+                                   forked_from, project_dir, metadata, created_at, updated_at,
+                                   lease_owner, lease_token, lease_since, lease_expires_at)
     VALUES (p_tenant, draft.id, draft.agent_id, draft.agent_type, draft.task_description,
-            draft.continues_id, draft.forked_from, draft.metadata, moment, moment,
+            draft.continues_id, draft.forked_from, draft.project_dir, draft.metadata, moment, moment,
             draft.lease_owner, CASE WHEN draft.lease_owner IS NULL THEN 0 ELSE 1 END,
             CASE WHEN draft.lease_owner IS NOT NULL THEN moment END,
             CASE WHEN draft.lease_owner IS NOT NULL
@@ -1343,4 +1346,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:1524ac28d641ff7d0bfec25c99af0a9f619bb80f8d0e1a1b2216afde2cb7bf9e');
+    (1, 'sha256:4f6cd034d62d276866256890cada4333ee43319a943bb89170eb734d6ab7a083');

@@ -37,20 +37,20 @@ WHERE tenant = ? AND id = ?;
 
 -- name: sessions.insert
 INSERT INTO sessions (tenant, id, agent_id, agent_type, task_description, continues_id, forked_from,
-    metadata, created_at, updated_at, lease_owner, lease_token, lease_since, lease_expires_at,
-    lease_clock)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    metadata, created_at, updated_at, project_dir, lease_owner, lease_token, lease_since,
+    lease_expires_at, lease_clock)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sessions.find
 SELECT id, agent_id, agent_type, task_description, status, continues_id, forked_from,
     paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at,
-    lease_owner, lease_token, lease_since, lease_expires_at, recoveries
+    lease_owner, lease_token, lease_since, lease_expires_at, recoveries, project_dir
 FROM sessions WHERE tenant = ? AND id = ?;
 
 -- name: sessions.list
 SELECT id, agent_id, agent_type, task_description, status, continues_id, forked_from,
     paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at,
-    lease_owner, lease_token, lease_since, lease_expires_at, recoveries
+    lease_owner, lease_token, lease_since, lease_expires_at, recoveries, project_dir
 FROM sessions WHERE tenant = ?
 
 -- name: sessions.where.status

@@ -44,6 +44,7 @@ CREATE TABLE sessions (
                          ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped')),
     continues_id     TEXT,
     forked_from      TEXT,
+    project_dir      TEXT,
     lease_owner      TEXT,
     lease_token      INTEGER NOT NULL DEFAULT 0,
     lease_since      TEXT,
@@ -218,4 +219,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:4440b3609bc3d58d61240ce862f751b6f1c36c4fef276dd5c865137f04492785', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:3a65095db14a1d60dc720c8090eec44386ad827037e92681184f1da057277fae', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -44,6 +44,7 @@ CREATE TABLE sessions (
                          ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped')),
     continues_id     TEXT,
     forked_from      TEXT,
+    project_dir      TEXT,
     lease_owner      TEXT,
     lease_token      INTEGER NOT NULL DEFAULT 0,
     lease_since      TEXT,

@@ -1,0 +1,67 @@
+"""``holdfast pause``, ``resume`` and ``complete``."""
+
+import pytest
+
+from holdfast import SessionManager
+from tests.cli.conftest import CommandLine
+
+TASKS = [
+    {"id": "1", "title": "Read", "status": "completed"},
+    {"id": "2", "title": "Write it down", "status": "pending"},
+]
+
+
+@pytest.mark.row("S1-06", "S1-19")
+def test_a_session_is_paused_resumed_and_completed(cli: CommandLine) -> None:
+    saved = cli.save("one", {"n": 1, "task_state": {"tasks": TASKS}}, "--task", "Port it")
+    paused = cli.json("pause", "-m", "lunch", "--until", "2020-01-01T12:30")
+    assert paused["session"]["status"] == "paused"
+    assert paused["session"]["pause_reason"] == "lunch"
+    assert paused["session"]["paused_until"].startswith("2020-01-01T12:30")
+    assert paused["checkpoint"]["session_id"] == saved["session_id"]
+    lines = cli.ok("resume").splitlines()
+    assert lines[0].split() == ["resumed", saved["session_id"], "tester"]
+    assert lines[1].split(maxsplit=1) == ["task", "Port it"]
+    assert lines[2].startswith("paused")
+    assert lines[3].split()[1] == paused["checkpoint"]["name"]
+    assert lines[4].split(maxsplit=1) == ["tasks", "1 of 2 completed"]
+    assert lines[5].split(maxsplit=1) == ["next", "Write it down"]
+    found = cli.json("resume", "--checkpoint", "one")
+    assert found["session"]["status"] == "active"
+    assert found["session"]["paused_for"] is None
+    assert found["session"]["lineage"] == []
+    assert found["checkpoint"]["name"] == "one"
+    assert cli.json("complete")["session"]["status"] == "completed"
+    assert cli("resume", "--json").error["code"] == "nothing_to_resume"
+    assert cli("resume", "--json", saved["session_id"]).error["code"] == "illegal_transition"
+    assert cli("pause", "--json", saved["session_id"]).error["code"] == "illegal_transition"
+
+
+def test_people_read_what_happened(cli: CommandLine) -> None:
+    saved = cli.save("one", {"n": 1})
+    lines = cli.ok("pause").splitlines()
+    assert lines[0] == f"paused {saved['session_id']}"
+    assert cli.ok("complete").startswith(f"completed {saved['session_id']}")
+
+
+def test_a_session_that_was_never_saved_can_be_resumed(cli: CommandLine) -> None:
+    cli.ok("init")
+    with SessionManager.open(project_dir=cli.project, workspace=False) as manager:
+        session_id = manager.create_session("a").id
+    assert "nothing saved yet" in cli.ok("resume")
+    assert cli.json("resume", session_id)["checkpoint"] is None
+
+
+def test_nothing_is_changed_when_a_program_holds_the_session(cli: CommandLine) -> None:
+    from holdfast.processes import this_process
+    from holdfast.testing.drafts import session as draft
+
+    cli.ok("init")
+    far = str(this_process()._replace(host="elsewhere"))
+    with SessionManager.open(project_dir=cli.project, workspace=False) as manager:
+        manager.store.create_session(draft(id="held", lease_owner=far))
+        for command in ("pause", "resume", "complete"):
+            refused = cli(command, "--json", "held")
+            assert (refused.code, refused.error["code"]) == (4, "checkpoint_busy")
+        assert manager.get_session("held").status == "active"
+        assert cli.json("pause", "held", "--take-over")["session"]["status"] == "paused"
