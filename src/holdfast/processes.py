@@ -62,7 +62,7 @@ def uptime() -> Uptime:
 def this_process() -> Process:
     """Return the process that asks; in a forked child that is the child."""
     pid = os.getpid()
-    return Process(socket.gethostname(), _place(), pid, _started(pid) or _UNKNOWN)
+    return Process(socket.gethostname(), _place(), pid, started_at(pid) or _UNKNOWN)
 
 
 def is_gone(process: Process) -> bool:
@@ -75,10 +75,10 @@ def is_gone(process: Process) -> bool:
     known = _boot() != _UNKNOWN and process.started != _UNKNOWN
     if not known or process.place != _place() or process.host != socket.gethostname():
         return False
-    return _started(process.pid) != process.started
+    return started_at(process.pid) != process.started
 
 
-def _started(pid: int) -> str | None:
+def started_at(pid: int) -> str | None:
     """Return when a process started, in ticks since the boot; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

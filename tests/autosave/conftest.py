@@ -86,7 +86,7 @@ def events(session: Session) -> list[str]:
 
 
 PRELUDE = """
-import os, signal, subprocess, sys, threading, time
+import os, select, signal, subprocess, sys, threading, time
 from holdfast import SessionManager
 
 def say(*words):
@@ -94,7 +94,9 @@ def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 def wait():
-    sys.stdin.read()
+    # In short waits: Python does not see a signal that arrives just before a call that blocks.
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
+        pass
 
 state = {"n": 0}
 manager = SessionManager.open(sys.argv[1], project_dir=sys.argv[2], workspace=False)

@@ -24,6 +24,7 @@ from holdfast.errors import (
 from holdfast.sessions import Session
 from holdfast.stores.sqlite import SqliteStore
 from tests.autosave.conftest import FakeClock, RunAgent, events, reopened
+from tests.postgres_server import PostgresServer
 
 
 def error_rows(session: Session) -> list[dict[str, Any]]:
@@ -111,26 +112,23 @@ def test_the_same_failure_again_and_again_is_no_flood(
 
 @pytest.mark.row("S1-54")
 def test_a_slow_provider_delays_nobody_for_long_and_loses_nothing(
-    session: Session, capsys: pytest.CaptureFixture[str]
+    session: Session, clock: FakeClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     release = threading.Event()
-    first = [True]
 
-    def slow_once() -> dict[str, Any]:
-        if first.pop():
-            first.append(False)
-            release.wait(60)
-        else:
-            first.append(False)
+    def slow() -> dict[str, Any]:
+        release.wait(60)
         return {"n": 1}
 
-    with session.autosave(slow_once, timeout=0.05) as saver:
+    with session.autosave(slow, timeout=0.05, clock=clock) as saver:
         assert saver.notify("task_completed") is None
         assert isinstance(saver.last_error, ProviderTooSlow)
         assert "has not ended after 0.05 s" in capsys.readouterr().err
         assert error_rows(session)[0]["code"] == "provider_too_slow"
         release.set()
-    assert "task_completed" in events(session)
+        clock.advance(0)
+        assert saver.last_error is None
+        assert events(session) == ["task_completed"]
 
 
 def test_a_provider_that_never_returns_does_not_keep_the_block(session: Session) -> None:
@@ -321,6 +319,31 @@ def test_nothing_is_silent_when_no_file_can_be_written_either(
         assert "cannot be written either" in said
         (project / "hidden.db").rename(database)
     assert events(session) == ["exit"]
+
+
+@pytest.mark.slow
+@pytest.mark.row("S1-54")
+def test_a_server_that_goes_away_is_noted_and_saved_to_when_it_is_back(
+    project: Path, clock: FakeClock
+) -> None:
+    with PostgresServer() as server:
+        url = server.create_database()
+        with SessionManager.open(url, project_dir=project, workspace=False) as manager:
+            session = manager.create_session("tester")
+            state = {"n": 1}
+            with session.autosave(lambda: dict(state), clock=clock) as saver:
+                clock.advance(30)
+                server.kill()
+                state["n"] = 2
+                clock.advance(30)
+                assert isinstance(saver.last_error, StoreUnavailable)
+                (entry,) = FallbackLog(project).entries()
+                assert (entry.session_id, entry.code) == (session.id, "store_unavailable")
+                assert entry.after_seq == 1
+                server.start()
+                clock.advance(30)
+                assert saver.last_error is None
+            assert session.latest_checkpoint().state == {"n": 2}
 
 
 class TestFallbackLog:

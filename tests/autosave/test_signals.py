@@ -51,6 +51,7 @@ def test_a_signal_saves_what_the_program_had_come_to_and_ends_it(
         # A number is counted before it is said, and the signal may come in between.
         assert saved.state["n"] - int(last) in (0, 1)
         assert session.status == "paused"
+        assert session.record.pause_reason == signum.name
 
 
 @pytest.mark.row("S1-15")

@@ -130,7 +130,8 @@ async def main():
         state["n"] = 1
         say("ready")
         try:
-            await asyncio.sleep(600)
+            while True:
+                await asyncio.sleep(0.05)
         except asyncio.CancelledError:
             say("cancelled")
             raise

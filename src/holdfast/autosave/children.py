@@ -12,9 +12,9 @@ import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
+from holdfast import processes
 from holdfast.errors import InvalidFilter
 
 _POLL: Final = 0.02
@@ -62,13 +62,8 @@ def find_child(process: Any) -> Child | None:
 
 def started_at(pid: int) -> str | None:
     """Return a text that is the same as long as the process runs; None when it does not."""
-    try:
-        # After the name, which may contain anything: the state is the first field, the start the 20th.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else fields[19]
-    except (OSError, IndexError):
-        if os.path.exists("/proc/self/stat"):
-            return None
+    if os.path.exists("/proc/self/stat"):
+        return processes.started_at(pid)
     shown = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()

@@ -23,7 +23,9 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, Protocol
 
-_HELD_SECONDS: Final = 0.5
+_HELD_SECONDS: Final = 2.0
+# Interrupted within Holdfast itself, the main thread does hold such a lock, most likely.
+_HELD_WITHIN: Final = 0.1
 # Whatever the main thread did while it was let go is saved too, once; then the signal has its way.
 _MOST_ROUNDS: Final = 2
 _LAST_WAIT: Final = 1.0
@@ -146,8 +148,7 @@ class _Dispatcher:
             self._rounds = {**self._rounds, signum: rounds + 1}
             current = _Round(signum, participants)
             self._inbox.put(current)
-            held = _HELD_SECONDS if all(one.run_in_main is None for one in participants) else 0.0
-            if not current.wait(held):
+            if not current.wait(_held_seconds(participants, frame)):
                 return
         self._rounds = {**self._rounds, signum: 0}
         self._hand_on(signum, frame)
@@ -183,6 +184,16 @@ class _Dispatcher:
             signal.pthread_kill(main, current.signum)
         else:
             _thread.interrupt_main(signal.Signals(current.signum))
+
+
+def _held_seconds(participants: tuple[Interrupted, ...], frame: FrameType | None) -> float:
+    if any(one.run_in_main is not None for one in participants):
+        return 0.0
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(f"{__package__.partition('.')[0]}."):
+            return _HELD_WITHIN
+        frame = frame.f_back
+    return _HELD_SECONDS
 
 
 dispatcher: Final = _Dispatcher()
