@@ -30,8 +30,11 @@ from holdfast.errors import (
     InvalidStep,
     LeaseLost,
     ResultNotStorable,
+    StateNotSerializable,
     StoreBusy,
 )
+from holdfast.model import Payload
+from holdfast.state import StateEncoder
 from holdfast.stores.memory import MemoryStore
 
 Reopen = Callable[[], SessionManager]
@@ -757,3 +760,21 @@ class TestVerification:
             again = manager.resume_session(session.id)
             with pytest.raises(DigestMismatch):
                 again.step("large", lambda: "again", key="large-1")
+
+
+@pytest.mark.parametrize(
+    "result", [None, 7, "text", ["a", {"b": 1.5}], {"$t": "x"}, 10**30, "x" * 600, (1,), "\udcff"],
+    ids=["none", "number", "text", "nested", "tag", "integer", "large", "tuple", "surrogate"],
+)  # fmt: skip
+def test_a_small_result_is_stored_as_a_state_is(result: Any) -> None:
+    manager = SessionManager(MemoryStore(), workspace=False)
+    session = manager.create_session("payer")
+    try:
+        encoded = StateEncoder().encode({"result": result})
+    except StateNotSerializable:
+        with pytest.raises(ResultNotStorable):
+            session.step("make", lambda: result)
+        return
+    session.step("make", lambda: result)
+    [effect] = session.effects()
+    assert effect.record.payload == Payload(encoded.manifest, encoded.refs)

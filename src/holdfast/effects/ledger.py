@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
+import orjson
+
 from holdfast.effects.call import KEY_PARAMETER, Call, Reconcile, fingerprint, is_async, takes_key
 from holdfast.effects.effect import (
     RESULT,
@@ -36,6 +38,8 @@ from holdfast.locks import Lock
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect, Payload
 from holdfast.state import StateEncoder, decode_state
 from holdfast.state.codec import is_plain
+from holdfast.state.document import write_manifest
+from holdfast.state.encoder import INLINE_BYTES
 from holdfast.stores.base import Store
 
 _KEY_DIGITS: Final = 32
@@ -243,14 +247,13 @@ class Ledger:
         """Record what a body returned, and return it as a replay will."""
         try:
             try:
-                encoded = StateEncoder().encode({RESULT: result})
+                outcome = _encoded(result)
             except StateNotSerializable as error:
                 reason = f"{error.path.removeprefix('$.')}: {error.reason}"
                 lost = EffectOutcome("done", error={"type": "ResultNotStorable", "message": reason})
                 self._finish(attempt, lost)
                 self._remember(attempt.draft)
                 raise ResultNotStorable(without_result(shown(attempt.draft), reason)) from None
-            outcome = EffectOutcome("done", encoded.manifest, encoded.refs, encoded.chunks)
             other = self._finish(attempt, outcome)
             value = result
             if other is not None:
@@ -427,6 +430,20 @@ class Ledger:
 
 
 _AROUND: ContextVar[tuple[Ledger, Scope] | None] = ContextVar("holdfast_step", default=None)
+
+
+def _encoded(result: Any) -> EffectOutcome:
+    """Return what is stored of a result. Raises `StateNotSerializable`."""
+    if is_plain(result):
+        try:
+            text = orjson.dumps({RESULT: result})
+        except TypeError:
+            text = b""  # the encoder says why
+        if 0 < len(text) < INLINE_BYTES:
+            # Nothing to take apart: what the encoder would come to, without its walk.
+            return EffectOutcome("done", write_manifest(text, b"", ()).manifest)
+    encoded = StateEncoder().encode({RESULT: result})
+    return EffectOutcome("done", encoded.manifest, encoded.refs, encoded.chunks)
 
 
 def _as_stored(outcome: EffectOutcome) -> Any:

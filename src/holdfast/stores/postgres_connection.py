@@ -187,8 +187,12 @@ class Link:
             except PoolClosed as error:
                 raise translate(error, self.shown) from error
         try:
-            with connection:
+            if connection.autocommit:
+                # Each statement is a transaction, so there is none to end; asking costs time.
                 yield connection
+            else:
+                with connection:
+                    yield connection
             self._heard[connection] = time.monotonic()
         finally:
             pool.putconn(connection)
