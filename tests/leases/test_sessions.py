@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ from holdfast.errors import (
     InvalidIdentifier,
     LeaseLost,
     SessionNotHeld,
+    StoreBusy,
 )
-from holdfast.model import LEASE_TTL, NewSession
+from holdfast.model import LEASE_TTL, NewSession, SessionRecord
 from holdfast.processes import this_process
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.drafts import session as draft
@@ -137,6 +139,55 @@ def test_a_second_line_can_be_forked_from_a_session_that_is_held(open_manager: O
     assert forked.state == {"n": 1}
     forked.save_checkpoint("two")
     session.save_checkpoint("two")
+
+
+class Broken(MemoryStore):
+    """A store that fails where it is told to."""
+
+    failing = ""
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        if self.failing == "find":
+            raise StoreBusy("busy")
+        return super().find_session(session_id)
+
+    def release_lease(self, session_id: str, token: int) -> bool:
+        if self.failing == "release":
+            raise StoreBusy("busy")
+        return super().release_lease(session_id, token)
+
+
+def test_a_resume_that_the_store_fails_leaves_nobody_waiting() -> None:
+    store = Broken()
+    manager = SessionManager(store, workspace=False)
+    with manager.create_session("a", session_id="s"):
+        pass
+    real = store.acquire_lease
+
+    def acquire(*args: Any, **kwargs: Any) -> Any:
+        store.failing = "find"
+        return real(*args, **kwargs)
+
+    store.acquire_lease = acquire  # type: ignore[method-assign]
+    with pytest.raises(StoreBusy):
+        manager.resume_session("s")
+    assert store.list_leases() == []
+
+
+def test_what_went_wrong_in_a_block_is_not_hidden_by_a_lease_that_stays() -> None:
+    store = Broken()
+    manager = SessionManager(store, workspace=False)
+
+    def work() -> None:
+        with manager.create_session("a"):
+            store.failing = "release"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    (lease,) = store.list_leases()
+    assert not lease.expired
+    manager.close()
 
 
 @pytest.mark.row("S3-05")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from holdfast.config import load_config
 from holdfast.errors import (
     AgentNotFound,
     CheckpointNotFound,
+    HoldfastError,
     IllegalTransition,
     InvalidFilter,
     InvalidIdentifier,
@@ -302,7 +304,8 @@ class SessionManager:
         try:
             session.resume_from(checkpoint, force=force)
         except BaseException:
-            session.close()
+            with suppress(HoldfastError):
+                session.close()
             raise
         return session
 
@@ -319,11 +322,16 @@ class SessionManager:
         self, session_id: str, *, take_over: bool = False, over_agents: bool = False
     ) -> Session:
         hold = self._leases.acquire(session_id, take_over=take_over, over_agents=over_agents)
-        # As it is now that nobody else can change it.
-        record = self._store.find_session(session_id)
-        if record is None:
-            raise SessionNotFound(f"session {session_id} was erased")
-        return Session(self._store, record, self._around, hold)
+        try:
+            # As it is now that nobody else can change it.
+            record = self._store.find_session(session_id)
+            if record is None:
+                raise SessionNotFound(f"session {session_id} was erased")
+            return Session(self._store, record, self._around, hold)
+        except BaseException:
+            with suppress(HoldfastError):
+                hold.release()
+            raise
 
     def recover(self, *, max_attempts: int = MAX_RECOVERIES) -> list[SessionRecord]:
         """Find active sessions whose worker died, mark them as interrupted and return them.

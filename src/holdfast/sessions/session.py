@@ -212,7 +212,9 @@ class Session:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # A lease that cannot be given back expires; what went wrong in the block matters more.
+        with suppress(HoldfastError):
+            self.close()
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.agent_type} {self.status}>"
