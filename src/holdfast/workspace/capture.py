@@ -28,6 +28,7 @@ from typing import Any, Final
 from holdfast.errors import WorkspaceFull
 from holdfast.workspace.base import NEVER_CAPTURED, Limits, Progress, Skipped, Snapshot
 from holdfast.workspace.details import Details, learn_defaults
+from holdfast.workspace.graft import MOST, graft
 from holdfast.workspace.ignores import excludes_for, tracked_although_ignored
 from holdfast.workspace.position import capture_position
 from holdfast.workspace.private_store import PrivateStore
@@ -47,6 +48,8 @@ _RACY_NS: Final = 2_000_000_000
 _ROOM_PER_FILE: Final = 1024
 _ROOM_PER_ENTRY: Final = 100
 _DOT_GIT: Final = ".git"
+# In the note: files that the last tree has and the index does not know of yet, with their stamps.
+_AHEAD: Final = "ahead"
 
 
 @dataclass(slots=True)
@@ -87,6 +90,8 @@ class Capture:
         self._standing = (
             Standing(repository, self._note, deadline=self._deadline) if repository else None
         )
+        # The tree, where it was made without the index.
+        self._tree: str | None = None
         # The untracked directories, as long as none of them holds a file to be added.
         self._hollow: list[str] | None = None
 
@@ -106,16 +111,22 @@ class Capture:
         """
         if self._note.get("tree") is None:
             told = None
-        self._copy_index()
+        self._index.unlink(missing_ok=True)
         try:
+            if told is not None:
+                if self._look_at_told(told):
+                    return self._finish(told, group)
+                self._found = _Found({}, set(), {}, set())
+                # The index knows nothing of what was grafted before.
+                told = None if self._note.get(_AHEAD) else told
+            self._copy_index()
             self._look(told)
             self._look_at_rescued((*rescue, *held))
             self._fit_quota(rescue, held)
             if self._note.get("tree") is None:
                 self._details.defaults = self._learn_defaults()
             self._update_index()
-            if self._standing is not None:
-                self._standing.ask(told=told, unchanged=self._unchanged(told))
+            self._ask(told)
             if told is None:
                 self._look_for_empty_directories()
             return self._finish(told, group)
@@ -135,11 +146,7 @@ class Capture:
         self._details.excludes = excludes
         self._store.write_excludes(excludes)
         if told is not None:
-            for some in _batches(sorted(set(told)), _ARGUMENTS):
-                listed = self._paths(
-                    "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some
-                )
-                self._consider(listed, known=True)
+            self._consider(self._listed(told, self._index), known=True)
             return
         arguments = ("diff-files", "-z", "--name-only", "--ignore-submodules=none")
         others = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
@@ -166,6 +173,48 @@ class Capture:
         self._consider(self._forced(tracked), known=True)
         self._forget_ignored()
 
+    def _listed(self, told: Iterable[str], index: Path) -> list[str]:
+        """Return the files that told paths are or hold, those that are gone too."""
+        found = []
+        for some in _batches(sorted(set(told)), _ARGUMENTS):
+            found += self._paths(
+                "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some, index=index
+            )
+        return found
+
+    def _look_at_told(self, told: Sequence[str]) -> bool:
+        """Put told files into the last tree, if that is all that there is to do."""
+        excludes = excludes_for(self._store.root, self._repository)
+        self._store.write_excludes(excludes)
+        listed = self._listed(told, self._store.index)
+        if (
+            excludes != self._details.excludes
+            or len(listed) > MOST
+            or any(path.endswith("/") for path in listed)
+            # Below a directory there may be more that only the last tree knows.
+            or (self._note.get(_AHEAD) and not set(told) <= set(listed))
+        ):
+            return False
+        self._consider(listed, known=True)
+        found = self._found
+        modes = {path: _git_mode(one.st_mode) for path, one in found.add.items()}
+        if not found.skipped:
+            self._fit_quota((), ())
+        if found.skipped or "120000" in modes.values():
+            return False
+        files: dict[str, str | None] = {**dict.fromkeys(found.drop), **modes}
+        self._tree = graft(self._store, self._note["tree"], files, deadline=self._deadline)
+        if self._tree is None:
+            return False
+        self._ask(told)
+        ahead = {path: stamp_of(self._store.root / path) for path in files}
+        self._note[_AHEAD] = {**self._note.get(_AHEAD, {}), **ahead}
+        return True
+
+    def _ask(self, told: Sequence[str] | None) -> None:
+        if self._standing is not None:
+            self._standing.ask(told=told, unchanged=self._unchanged(told))
+
     def _unchanged(self, told: Sequence[str] | None) -> bool:
         """Whether everything that ``git status`` looks at is as the last capture left it."""
         found = self._found
@@ -176,6 +225,7 @@ class Capture:
             or self._note.get("tree") is None
             or self._note.get("tracks_own")
             or self._note.get("nested")
+            or self._note.get(_AHEAD)
             or found.rules_changed
             or found.add
             or found.drop
@@ -503,15 +553,8 @@ class Capture:
     def _finish(self, told: Sequence[str] | None, group: str) -> Snapshot:
         found = self._found
         details = self._details
-        tree = self._note.get("tree")
-        if tree is None or found.add or found.drop:
-            tree = (
-                self._store.incoming.git.run(
-                    "write-tree", index=self._index, deadline=self._deadline
-                )
-                .decode()
-                .strip()
-            )
+        touched = self._touched()
+        tree = self._tree or self._tree_of_index()
         status = self._standing.answer() if self._standing is not None else None
         for path in found.drop:
             details.modes.pop(path, None)
@@ -556,10 +599,28 @@ class Capture:
             commit=commit,
             tree=tree,
             before=before,
-            touched=tuple(sorted(found.drop | found.add.keys())) if before else (),
+            touched=touched if before else (),
             skipped=tuple(details.skipped),
             git=status.state if status else None,
         )
+
+    def _tree_of_index(self) -> str:
+        ahead = self._note.pop(_AHEAD, None)
+        last: str | None = self._note.get("tree")
+        if last is not None and not (self._found.add or self._found.drop or ahead):
+            return last
+        git = self._store.incoming.git
+        out = git.run("write-tree", index=self._index, deadline=self._deadline)
+        return out.decode().strip()
+
+    def _touched(self) -> tuple[str, ...]:
+        """Return the paths that look different from the last snapshot."""
+        found = self._found.drop | self._found.add.keys()
+        for path, mark in self._note.get(_AHEAD, {}).items() if self._tree is None else ():
+            # The index still has it as it was before it was grafted.
+            same = stamp_of(self._store.root / path) == mark
+            found = found - {path} if same else found | {path}
+        return tuple(sorted(found))
 
     def _note_permissions(self) -> None:
         """Note the permissions of what was added, and look again at what changed just before.
@@ -681,6 +742,12 @@ def _lstat(path: Path) -> os.stat_result | None:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
+
+
+def _git_mode(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "120000"
+    return "100755" if mode & 0o100 else "100644"
 
 
 def _kind(mode: int) -> str:

@@ -303,6 +303,38 @@ class PrivateStore:
             found |= _names(out)
         return found
 
+    def read_folders(
+        self, tree: str, paths: Sequence[str]
+    ) -> dict[str, dict[str, tuple[str, str]]] | None:
+        """Return the content of directories of a tree: mode and object by name, verified.
+
+        ``paths`` begins with the top, and each is preceded by the one above it. One that the tree
+        lacks is empty. Returns None where something else has the name, or where it cannot be read.
+        """
+        names = "".join(f"{tree}:{path}\n" for path in paths).encode("utf-8", "surrogateescape")
+        out = self.git.run("cat-file", "--batch", stdin=names)
+        found: dict[str, dict[str, tuple[str, str]]] = {}
+        place = 0
+        for path in paths:
+            end = out.index(b"\n", place)
+            header = out[place:end]
+            place = end + 1
+            if header.endswith(b" missing"):
+                above, _, name = path.rpartition("/")
+                if not path or name in found[above]:
+                    return None
+                found[path] = {}
+                continue
+            name, kind, size = header.decode().split(" ")
+            data = out[place : place + int(size)]
+            place += len(data) + 1
+            if kind != "tree":
+                return None
+            if not _fits(name, kind, data):
+                raise SnapshotCorrupt(f"object {name} of the private store is damaged")
+            found[path] = dict(_entries(data, id_size=len(name) // 2))
+        return found
+
     # References ------------------------------------------------------------------------------
 
     def keep(
@@ -411,6 +443,16 @@ class PrivateStore:
         """Remove a small file of ours for good."""
         (self.home / name).unlink(missing_ok=True)
         sync_directory(self.home)
+
+
+def _entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield what a tree's bytes say: names with modes and objects."""
+    place = 0
+    while place < len(data):
+        end = data.index(b"\0", place)
+        mode, _, name = data[place:end].decode("utf-8", "surrogateescape").partition(" ")
+        place = end + 1 + id_size
+        yield name, (mode, data[end + 1 : place].hex())
 
 
 def _names(out: bytes) -> set[str]:

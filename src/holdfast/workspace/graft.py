@@ -1,0 +1,117 @@
+"""A few told files put into the last snapshot's tree, without git's index.
+
+The index names every file of the project and is read and written as a whole, twice per snapshot. For a
+handful of files it is cheaper to take the directories on the way to them, replace the names that changed,
+and let git write those directories anew. Trees that this small workshop is not made for (a file where a
+directory was, links, odd names) are left to the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import new as new_hash
+from typing import Final, TypeAlias
+
+from holdfast.errors import WorkspaceUnavailable
+from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.process import Deadline
+
+# The most files worth it.
+MOST: Final = 50
+_TREE: Final = "40000"
+
+# A directory's content: mode and object by name.
+_Folder: TypeAlias = dict[str, tuple[str, str]]
+
+
+def graft(
+    store: PrivateStore, tree: str, files: Mapping[str, str | None], *, deadline: Deadline
+) -> str | None:
+    """Return ``tree`` with other ``files``, each git's mode of a plain file, or None for one that is gone.
+
+    Contents are read and kept with the objects that are incoming. Returns None where it cannot be
+    done this way.
+    """
+    if not files or len(files) > MOST or any("\n" in path or path[0] == '"' for path in files):
+        return None
+    folders = store.read_folders(tree, sorted({one for path in files for one in _above(path)}))
+    if folders is None:
+        return None
+    written = [path for path, mode in files.items() if mode is not None]
+    try:
+        blobs = dict(zip(written, _hash(store, written, deadline), strict=True))
+    except WorkspaceUnavailable:
+        # Gone since it was looked at.
+        return None
+    for path, mode in files.items():
+        folder, _, name = path.rpartition("/")
+        there = folders[folder].get(name)
+        if there is not None and there[0] == _TREE:
+            return None
+        if mode is not None:
+            folders[folder][name] = (mode, blobs[path])
+        else:
+            folders[folder].pop(name, None)
+    return _write(store, folders, id_size=len(tree) // 2, deadline=deadline)
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+
+
+def _hash(store: PrivateStore, paths: list[str], deadline: Deadline) -> list[str]:
+    if not paths:
+        return []
+    out = store.incoming.git.run(
+        "hash-object", "-w", "-t", "blob", "--no-filters", "--stdin-paths",
+        stdin="".join(f"{path}\n" for path in paths).encode("utf-8", "surrogateescape"),
+        deadline=deadline,
+    )  # fmt: skip
+    return out.decode().split()
+
+
+def _write(
+    store: PrivateStore, folders: dict[str, _Folder], *, id_size: int, deadline: Deadline
+) -> str | None:
+    """Write directories, the deepest first; return the one at the top."""
+    listed = []
+    names = []
+    for path in sorted(folders, key=lambda one: -len(_above(f"{one}/x")) if one else 0):
+        folder = folders[path]
+        if path and not folder:
+            parent, _, name = path.rpartition("/")
+            folders[parent].pop(name, None)
+            continue
+        names.append(_name(folder, id_size))
+        listed.append("".join(_line(name, *entry) for name, entry in folder.items()))
+        if path:
+            parent, _, name = path.rpartition("/")
+            folders[parent][name] = (_TREE, names[-1])
+    out = store.incoming.git.run(
+        # Its entries need not be looked up: they are in the old tree, or were just written.
+        "mktree", "-z", "--batch", "--missing",
+        stdin="\0".join(listed).encode("utf-8", "surrogateescape"), deadline=deadline,
+    )  # fmt: skip
+    return names[-1] if out.decode().split() == names else None
+
+
+def _line(name: str, mode: str, target: str) -> str:
+    kind = "tree" if mode == _TREE else "blob"
+    return f"{mode.zfill(6)} {kind} {target}\t{name}\0"
+
+
+def _name(folder: _Folder, id_size: int) -> str:
+    """Return the name that git is going to give to a directory."""
+    entries = sorted(
+        (
+            (name.encode("utf-8", "surrogateescape"), mode.encode(), bytes.fromhex(target))
+            for name, (mode, target) in folder.items()
+        ),
+        # Directories are in order as if a slash ended their names.
+        key=lambda one: one[0] + b"/" if one[1] == _TREE.encode() else one[0],
+    )
+    data = b"".join(mode + b" " + name + b"\0" + target for name, mode, target in entries)
+    digest = new_hash("sha256" if id_size == 32 else "sha1", usedforsecurity=False)
+    digest.update(b"tree %d\0" % len(data) + data)
+    return digest.hexdigest()
