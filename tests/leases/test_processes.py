@@ -65,7 +65,11 @@ def test_a_killed_holder_is_replaced_at_once(manager: SessionManager, start: Sta
     worker.kill()
     with manager.resume_session("killed") as session:
         assert session.state == {"by": "before"}
+        assert session.status == "active"
+        assert session.record.resumed_at is not None
         session.save_checkpoint("after")
+    with manager.resume_session("killed", checkpoint="before") as session:
+        assert session.state == {"by": "before"}
     assert names(manager, "killed") == ["after", "before"]
     manager.close()
 
