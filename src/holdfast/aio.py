@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from holdfast.autosave import INTERVAL, Clock
 from holdfast.autosave.twin import AsyncAutosave, LoopProvider
+from holdfast.brief import MAX_TOKENS, Brief
 from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
 from holdfast.model import (
@@ -31,7 +32,7 @@ from holdfast.model import (
     SessionStatus,
     SessionUsage,
 )
-from holdfast.preflight import MemoryRefReport
+from holdfast.preflight import MemoryRefReport, Preflight
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.manager import MAX_RECOVERIES
@@ -408,6 +409,33 @@ class AsyncSession:
     async def check_memory_refs(self) -> list[MemoryRefReport]:
         """See `Session.check_memory_refs`."""
         return await self._run(self._session.check_memory_refs)
+
+    async def brief(
+        self,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        tools: Collection[Any] | Mapping[str, Any] | None = None,
+        files: bool = False,
+    ) -> Brief:
+        """See `Session.brief`."""
+        return await self._run(self._session.brief, max_tokens=max_tokens, tools=tools, files=files)
+
+    async def preflight(
+        self,
+        *,
+        tools: Collection[Any] | Mapping[str, Any] | None = None,
+        files: bool = True,
+    ) -> Preflight:
+        """See `Session.preflight`."""
+        return await self._run(self._session.preflight, tools=tools, files=files)
+
+    async def decision(
+        self, text: str, *, rationale: str | None = None, alternatives: Sequence[str] = ()
+    ) -> LogRecord:
+        """See `Session.decision`."""
+        return await self._run(
+            self._session.decision, text, rationale=rationale, alternatives=alternatives
+        )
 
     async def delete_checkpoint(self, reference: str, *, force: bool = False) -> None:
         """See `Session.delete_checkpoint`."""

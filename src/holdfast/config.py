@@ -18,6 +18,21 @@ Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environm
     quota_mb = 10240         # for all snapshots of the project together
     seconds = 600            # for one capture
     include = ["dist"]       # captured although ignored
+
+    [handoff]
+    enabled = true           # false: never write to HANDOFF.md
+    file = "HANDOFF.md"      # default: .agents/HANDOFF.md, or HANDOFF.md where that exists alone
+    rows = 10                # checkpoints in the table
+    max_tokens = 5000        # for the whole file; our own section gives way
+    template = "…/issue.md"  # for handoffs of single issues
+
+    [gates.start]            # what holdfast gate start asks for; without a table, nothing
+    must = ["session", "safe"]
+    should = ["clean"]
+
+    [gates.end]
+    must = ["checkpoint"]
+    should = ["handoff"]
 """
 
 from __future__ import annotations
@@ -35,8 +50,9 @@ AGENTS_DIR: Final = ".agents"
 DATABASE: Final = "sessions.db"
 CONFIG_FILE: Final = "holdfast.toml"
 
-_KNOWN: Final = {"url", "tenant", "retention", "workspace"}
+_KNOWN: Final = {"url", "tenant", "retention", "workspace", "handoff", "gates"}
 _MOST: Final = 1_000_000
+GATES: Final = ("start", "end")
 _RETENTION: Final = {"automatic", "session", "step", "failure_days"}
 
 
@@ -53,6 +69,25 @@ class WorkspaceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HandoffSettings:
+    """What is written for the next reader, and where."""
+
+    enabled: bool = True
+    file: str = ""
+    rows: int = 10
+    max_tokens: int = 5000
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateSettings:
+    """What one gate asks for: what must hold, and what should."""
+
+    must: tuple[str, ...] = ()
+    should: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What is in force for one project."""
 
@@ -61,6 +96,8 @@ class Config:
     tenant: str | None = None
     retention: Mapping[str, int] = field(default_factory=dict)
     workspace: WorkspaceSettings = WorkspaceSettings()
+    handoff: HandoffSettings = HandoffSettings()
+    gates: Mapping[str, GateSettings] = field(default_factory=dict)
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
@@ -101,6 +138,8 @@ def load_config(
         tenant=tenant or os.environ.get("HOLDFAST_TENANT") or stored.get("tenant"),
         retention=stored.get("retention", {}),
         workspace=_workspace(root / AGENTS_DIR / CONFIG_FILE, stored.get("workspace", {})),
+        handoff=_handoff(root / AGENTS_DIR / CONFIG_FILE, stored.get("handoff", {})),
+        gates=_gates(root / AGENTS_DIR / CONFIG_FILE, stored.get("gates", {})),
     )
 
 
@@ -137,21 +176,50 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _workspace(path: Path, settings: Any) -> WorkspaceSettings:
+    checked = _table(path, "workspace", settings, WorkspaceSettings)
+    return WorkspaceSettings(**{**checked, "include": tuple(checked.get("include", ()))})
+
+
+def _handoff(path: Path, settings: Any) -> HandoffSettings:
+    return HandoffSettings(**_table(path, "handoff", settings, HandoffSettings))
+
+
+def _gates(path: Path, settings: Any) -> Mapping[str, GateSettings]:
     if not isinstance(settings, dict):
-        raise InvalidConfiguration(f"{path}: workspace must be a table")
-    known = {one.name: one.default for one in fields(WorkspaceSettings)}
+        raise InvalidConfiguration(f"{path}: gates must be a table")
+    if unknown := settings.keys() - set(GATES):
+        names = ", ".join(f"gates.{key}" for key in sorted(unknown))
+        raise InvalidConfiguration(f"{path}: unknown settings {names}")
+    found = {}
+    for name, items in settings.items():
+        checked = _table(path, f"gates.{name}", items, GateSettings)
+        found[name] = GateSettings(**{key: tuple(value) for key, value in checked.items()})
+    return found
+
+
+def _table(path: Path, name: str, settings: Any, kind: type) -> dict[str, Any]:
+    """Check a table of the file against the fields of a class, by the types of their defaults."""
+    if not isinstance(settings, dict):
+        raise InvalidConfiguration(f"{path}: {name} must be a table")
+    known = {one.name: one.default for one in fields(kind)}
     if unknown := settings.keys() - known:
-        names = ", ".join(f"workspace.{key}" for key in sorted(unknown))
+        names = ", ".join(f"{name}.{key}" for key in sorted(unknown))
         raise InvalidConfiguration(f"{path}: unknown settings {names}")
     for key, value in settings.items():
-        if key == "include":
-            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-                raise InvalidConfiguration(f"{path}: workspace.include must be a list of paths")
-        elif isinstance(known[key], bool):
-            if not isinstance(value, bool):
-                raise InvalidConfiguration(f"{path}: workspace.{key} must be true or false")
-        elif type(value) is not int or not 1 <= value <= _MOST:
-            raise InvalidConfiguration(
-                f"{path}: workspace.{key} must be a whole number from 1 to {_MOST:,}"
-            )
-    return WorkspaceSettings(**{**settings, "include": tuple(settings.get("include", ()))})
+        wanted = _wanted(value, known[key])
+        if wanted is not None:
+            raise InvalidConfiguration(f"{path}: {name}.{key} must be {wanted}")
+    return settings
+
+
+def _wanted(value: Any, default: Any) -> str | None:
+    """Return what a setting must be if it is not of the kind of its default."""
+    if isinstance(default, tuple):
+        fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return None if fits else "a list of texts"
+    if isinstance(default, bool):
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(default, str):
+        return None if isinstance(value, str) else "a text"
+    fits = type(value) is int and 1 <= value <= _MOST
+    return None if fits else f"a whole number from 1 to {_MOST:,}"

@@ -19,7 +19,7 @@ from tests.cli.conftest import REPOSITORY, CommandLine, run_process
 
 READING = [
     ("sessions",), ("status",), ("log",), ("show",), ("diff", "a", "b"), ("gc",), ("prune",), ("verify",),
-    ("save", "x"),
+    ("save", "x"), ("brief",), ("decide", "x"),
 ]  # fmt: skip
 
 
@@ -169,7 +169,11 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
     cli.ok("init")
     cli.save("a", {"text": "ü\x00"})
     cli.save("b", {"text": "ß"})
-    arguments: dict[str, tuple[str, ...]] = {"diff": ("a", "b"), "completion": ("bash",)}
+    arguments: dict[str, tuple[str, ...]] = {
+        "diff": ("a", "b"),
+        "completion": ("bash",),
+        "decide": ("x",),
+    }
     for name in COMMANDS:
         # An encoding that cannot spell the answer must not break it.
         done = run_process(

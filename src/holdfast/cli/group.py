@@ -27,6 +27,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "demo": "Watch an agent get killed and pick up where it was.",
     "sessions": "List sessions, newest first.",
     "status": "Show when sessions were saved, and failed saves.",
+    "brief": "Print what to know before going on.",
+    "decide": "Record a decision for whoever comes next.",
     "log": "List the checkpoints of a session, newest first.",
     "save": "Save a checkpoint.",
     "pause": "Pause a session: save it and say why.",

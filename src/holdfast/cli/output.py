@@ -194,6 +194,16 @@ def print_line(*parts: str | tuple[str, str], err: bool = False) -> None:
     console(err=err).print(Text.assemble(*parts), soft_wrap=True)
 
 
+def print_text(text: str) -> None:
+    """Print stored text of several lines as it is, but for control characters."""
+    if not on_terminal():
+        click.echo(printable(text), nl=False)
+        return
+    from rich.text import Text
+
+    console().print(Text(printable(text)), end="")
+
+
 def print_document(document: object) -> None:
     """Print a stored value as indented JSON, coloured on a terminal."""
     text = printable(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, cast, overload
 
 from holdfast.autosave import INTERVAL, Autosave, Clock
+from holdfast.brief import MAX_TOKENS, Brief
 from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
 from holdfast.errors import (
     CheckpointExists,
@@ -50,11 +51,12 @@ from holdfast.model import (
     SessionStatus,
     utc_now,
 )
-from holdfast.preflight import MemoryRefReport, check_memory_refs
+from holdfast.preflight import MemoryRefReport, Preflight, check_memory_refs
 from holdfast.processes import owner_name
 from holdfast.recording import Recorder
 from holdfast.retention import Policy
 from holdfast.sessions.autosaved import AutosavedSession
+from holdfast.sessions.briefing import DECISION, brief_of, note_data, preflight_of
 from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, ProjectFiles, context_of_files
 from holdfast.sessions.lookup import get_checkpoint_record
@@ -621,6 +623,45 @@ class Session:
         """Tell which memory references of the present state are present, missing or changed."""
         return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
 
+    def brief(
+        self,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        tools: Collection[Any] | Mapping[str, Any] | None = None,
+        files: bool = False,
+    ) -> Brief:
+        """Return what to know before going on; ``.text`` has at most about ``max_tokens``.
+
+        Task, progress, decisions, open files, memory references, last errors, the sessions before
+        this one, and what is no longer as the checkpoint says. HEAD is compared always, the project's
+        files with ``files`` only, since that reads the project.
+        """
+        return brief_of(
+            self._store,
+            self._record,
+            self._around,
+            head=self._head,
+            max_tokens=max_tokens,
+            tools=tools,
+            files=files,
+        )
+
+    def preflight(
+        self,
+        *,
+        tools: Collection[Any] | Mapping[str, Any] | None = None,
+        files: bool = True,
+    ) -> Preflight:
+        """Compare the checkpoint to go on from with what is there now, and change nothing.
+
+        The ``verdict`` is clean, drifted or unsafe; ``reasons`` have stable codes. ``tools`` are the
+        names of those available, or their versions by name; the state's ``execution_context`` says
+        which it needs.
+        """
+        return preflight_of(
+            self._store, self._record, self._around, head=self._head, tools=tools, files=files
+        )
+
     # Going back ------------------------------------------------------------------------------
 
     def rollback(
@@ -793,6 +834,17 @@ class Session:
         if level not in LOG_LEVELS:
             raise InvalidFilter(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
         return self._store.append_log(self.id, level, message, data)
+
+    def decision(
+        self, text: str, *, rationale: str | None = None, alternatives: Sequence[str] = ()
+    ) -> LogRecord:
+        """Record a decision, so that whoever comes next knows of it, and why.
+
+        It is durable at once and independent of checkpoints: a rollback does not take it back. Briefs
+        of this session and of those that continue it list it, and so does the handoff.
+        """
+        data = note_data(DECISION, text, rationale, alternatives)
+        return self.log("info", f"decision: {text}", data=data)
 
     def logs(
         self, *, level: str | None = None, limit: int | None = None, offset: int = 0

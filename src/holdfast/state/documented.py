@@ -57,6 +57,11 @@ def _number(value: Any, path: str) -> None:
         raise InvalidState(f"{path} must be a number, not {type(value).__name__}")
 
 
+def _flag(value: Any, path: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidState(f"{path} must be true or false, not {type(value).__name__}")
+
+
 def _list_of(check: Check) -> Check:
     def checked(value: Any, path: str) -> None:
         _expect(value, (list, tuple), path, "a list")
@@ -107,7 +112,7 @@ def _progress(value: Any, path: str) -> None:
 
 def _decision(value: Any, path: str) -> None:
     if not isinstance(value, str):
-        _fields({"text": _text}, {"rationale": _text})(value, path)
+        _fields({"text": _text}, {"rationale": _text, "alternatives": _list_of(_text)})(value, path)
 
 
 def _memory_ref(value: Any, path: str) -> None:
@@ -123,7 +128,12 @@ def _any_collection(value: Any, path: str) -> None:
 
 
 _TASK: Final = _fields({"id": _text}, {"title": _text, "status": _task_status})
-_OPEN_FILE: Final = _fields({"path": _text}, {"line": _count, "column": _count})
+_POSITION: Final = _fields({"line": _count}, {"column": _count, "character": _count})
+_SELECTION: Final = _fields({"start": _POSITION, "end": _POSITION})
+_OPEN_FILE: Final = _fields(
+    {"path": _text},
+    {"line": _count, "column": _count, "selection": _SELECTION, "active": _flag},
+)
 
 _DOCUMENTED: Final[Mapping[str, Check]] = {
     "conversation_history": _list_of(_object),

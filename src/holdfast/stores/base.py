@@ -435,10 +435,15 @@ class Store(ABC):
         session_id: str,
         *,
         level: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
         limit: int | None = None,
         offset: int = 0,
     ) -> list[LogRecord]:
-        """Return log lines in the order of the calls."""
+        """Return log lines in the order of the calls, or with ``newest`` the other way round.
+
+        ``key`` asks for those whose data has it at the top.
+        """
 
     # Upkeep ----------------------------------------------------------------------------------
 

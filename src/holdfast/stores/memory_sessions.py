@@ -322,10 +322,12 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         session_id: str,
         *,
         level: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
         limit: int | None = None,
         offset: int = 0,
     ) -> list[LogRecord]:
-        for value in (session_id, level or ""):
+        for value in (session_id, level or "", "" if key is None else key):
             check_filter(value, "filter", str)
         limit = check_limit(limit)
         start = check_limit(offset, "offset") or 0
@@ -336,5 +338,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                 for line in (session.logs if session is not None else ())
                 if level is None or line[0].level == level
             ]
-        end = None if limit is None else start + limit
-        return [log_record(*line) for line in lines[start:end]]
+        found = [log_record(*line) for line in (reversed(lines) if newest else lines)]
+        if key is not None:
+            found = [line for line in found if key in (line.data or {})]
+        return found[start : None if limit is None else start + limit]

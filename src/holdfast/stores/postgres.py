@@ -523,6 +523,8 @@ class PostgresStore(PostgresEffects):
         session_id: str,
         *,
         level: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
         limit: int | None = None,
         offset: int = 0,
     ) -> list[LogRecord]:
@@ -538,7 +540,11 @@ class PostgresStore(PostgresEffects):
             check_filter(level, "level", str)
             parts.append(self._sql["logs.where.level"])
             params["level"] = level
-        parts.append(self._sql["logs.order"])
+        if key is not None:
+            check_filter(key, "key", str)
+            parts.append(self._sql["logs.where.key"])
+            params["key"] = key
+        parts.append(self._sql["logs.order.newest" if newest else "logs.order"])
         rows = self._link.rows(Statement("\n".join(parts), params), again=True)
         return [parse_log(row) for row in rows]
 

@@ -303,6 +303,8 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
         session_id: str,
         *,
         level: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
         limit: int | None = None,
         offset: int = 0,
     ) -> list[LogRecord]:
@@ -312,9 +314,13 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
             check_filter(level, "level", str)
             statement.append(SQL["logs.where.level"])
             values.append(level)
+        if key is not None:
+            check_filter(key, "key", str)
+            statement.append(SQL["logs.where.key"])
+            values.append(key)
         most = check_limit(limit)
         paging = (-1 if most is None else most, check_limit(offset, "offset"))
-        text = "\n".join((*statement, SQL["logs.order"]))
+        text = "\n".join((*statement, SQL["logs.order.newest" if newest else "logs.order"]))
         found: list[Row] = self._file.read(
             lambda connection: connection.execute(text, (*values, *paging)).fetchall()
         )

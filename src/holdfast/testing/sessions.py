@@ -480,10 +480,26 @@ class SessionContract(Contract):
         assert messages(limit=0) == []
         assert messages(level="info") == ["1", "3"]
         assert messages(level="error", limit=1, offset=1) == ["2"]
+        assert messages(newest=True, limit=2, offset=1) == ["3", "2"]
         with pytest.raises(InvalidFilter):
             messages(limit=-1)
         with pytest.raises(InvalidFilter):
             messages(offset=-1)
+
+    def test_logs_can_be_found_by_a_key_of_their_data(self, store: Store) -> None:
+        draft = session()
+        store.create_session(draft)
+        odd = 'a "quoted" $.key'
+        for data in (None, {"decision": {"text": "x"}}, {"other": "decision"}, {odd: None}, {}):
+            store.append_log(draft.id, "info", str(data), data)
+        assert [line.data for line in store.list_logs(draft.id, key="decision")] == [
+            {"decision": {"text": "x"}}
+        ]
+        assert [line.data for line in store.list_logs(draft.id, key=odd)] == [{odd: None}]
+        assert store.list_logs(draft.id, key="text") == []
+        assert store.list_logs(draft.id, key="decision", level="error") == []
+        with pytest.raises(InvalidFilter):
+            store.list_logs(draft.id, key=1)  # type: ignore[arg-type]
 
     def test_a_log_line_needs_a_session_and_a_known_level(self, store: Store) -> None:
         draft = session()

@@ -152,6 +152,32 @@ def read_git_state(project_dir: Path) -> GitState | None:
         return None
 
 
+def read_head(project_dir: Path) -> GitState | None:
+    """Return where HEAD is and what is in progress, without a look at any file: quick everywhere.
+
+    None when there is no repository, or git does not answer.
+    """
+    repository = Repository.find(project_dir)
+    if repository is None:
+        return None
+    try:
+        text = repository.head()
+        found = repository.git(disarm=False).run(
+            "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1), deadline=Deadline(_SECONDS)
+        )
+    except (WorkspaceError, OSError):
+        return None
+    branch = text.removeprefix("ref: ").removeprefix("refs/heads/")
+    detached = not text.startswith("ref: ")
+    return GitState(
+        branch=None if detached else branch,
+        commit=found.decode().strip() or None,
+        uncommitted=False,
+        detached=detached,
+        operation=repository.operation(),
+    )
+
+
 def _known_filters(
     repository: Repository, mark: Mark, deadline: Deadline | None
 ) -> tuple[str, ...]:

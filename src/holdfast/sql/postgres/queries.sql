@@ -363,8 +363,14 @@ FROM holdfast.session_logs AS l WHERE l.tenant = %(tenant)s AND l.session_id = %
 -- name: logs.where.level
 AND l.level = %(level)s
 
+-- name: logs.where.key
+AND jsonb_exists(l.data, %(key)s)
+
 -- name: logs.order
 ORDER BY l.id LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint
+
+-- name: logs.order.newest
+ORDER BY l.id DESC LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint
 
 -- name: packs.find
 SELECT w.commit_id FROM holdfast.workspace_packs AS w

@@ -269,8 +269,14 @@ FROM session_logs WHERE tenant = ? AND session_id = ?
 -- name: logs.where.level
 AND level = ?
 
+-- name: logs.where.key
+AND EXISTS (SELECT 1 FROM json_each(session_logs.data) AS item WHERE item.key = ?)
+
 -- name: logs.order
 ORDER BY id LIMIT ? OFFSET ?
+
+-- name: logs.order.newest
+ORDER BY id DESC LIMIT ? OFFSET ?
 
 -- name: packs.find
 SELECT commit_id FROM workspace_packs

@@ -1,0 +1,132 @@
+"""`holdfast brief` and `holdfast decide`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast import SessionManager
+from tests.brief.conftest import git, state
+from tests.cli.conftest import CommandLine, run_process
+
+HOOK_INPUT = json.dumps({"session_id": "x", "hook_event_name": "SessionStart", "source": "resume"})
+
+
+@pytest.fixture
+def started(cli: CommandLine) -> CommandLine:
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    for name in ("a.py", "notes.md"):
+        (cli.project / name).write_text("what we know\n")
+    cli.save("before-refactor", state(), "--task", "Move auth to OAuth")
+    return cli
+
+
+def test_it_prints_the_brief(started: CommandLine) -> None:
+    text = started.ok("brief")
+    assert text.startswith("# Resume: Move auth to OAuth\n")
+    assert "- [in progress] Write the client\n" in text
+    brief = started.json("brief")["brief"]
+    assert brief["text"] == text
+    assert brief["next"] == ["Write the client", "Describe it"]
+    assert started.ok("brief", brief["session_id"], "--max-tokens", "100") != text
+
+
+def test_files_and_tools_are_compared_when_asked(started: CommandLine) -> None:
+    (started.project / "a.py").write_text("changed\n")
+    assert "file_changed" not in started.ok("brief")
+    assert "- file_changed: files changed: a.py\n" in started.ok("brief", "--files")
+    assert "- tool_missing: the tool edit is not available\n" in started.ok(
+        "brief", "--tool", "bash"
+    )
+
+
+@pytest.mark.row("B3")
+def test_check_answers_with_its_exit_code(started: CommandLine) -> None:
+    assert started.ok("brief", "--check").startswith("clean  compared with before-refactor\n")
+    (started.project / "a.py").unlink()
+    answer = started("brief", "--check")
+    assert answer.code == 1
+    assert answer.out.startswith("drifted  compared with before-refactor\n")
+    answer = started("brief", "--check", "--tool", "bash", "--json")
+    assert answer.code == 1
+    preflight = answer.json["preflight"]
+    assert preflight["verdict"] == "unsafe"
+    assert {one["code"] for one in preflight["reasons"]} == {
+        "file_deleted",
+        "open_file_missing",
+        "tool_missing",
+    }
+
+
+def test_a_database_that_cannot_be_opened_is_unsafe(cli: CommandLine) -> None:
+    answer = cli("brief", "--check", "--json")
+    assert answer.code == 1
+    assert [one["code"] for one in answer.json["preflight"]["reasons"]] == ["store_unavailable"]
+
+
+@pytest.mark.row("S1-25")
+def test_as_a_hook_it_is_silent_where_there_is_nothing_to_resume(cli: CommandLine) -> None:
+    """The command of a SessionStart hook: JSON on stdin, the brief on stdout, exit code 0."""
+
+    def hook() -> tuple[int, str, bytes]:
+        done = run_process(
+            "brief", "--if-any", "--max-tokens", "500", cwd=cli.project, stdin=HOOK_INPUT.encode()
+        )
+        return done.returncode, done.stdout.decode(), done.stderr
+
+    assert hook() == (0, "", b"")
+    assert list(cli.project.iterdir()) == []
+    cli.ok("init")
+    assert hook() == (0, "", b"")
+    assert cli("brief").code == 3
+    assert cli.json("brief", "--if-any") == {"brief": None}
+    cli.save("first", {"task_state": [{"id": "a", "title": "Go on"}]})
+    code, text, err = hook()
+    assert (code, err) == (0, b"")
+    assert "- [next] Go on\n" in text
+    with SessionManager.open(project_dir=cli.project) as manager:
+        manager.hold_session(manager.list_sessions()[0].id).complete()
+    assert hook() == (0, "", b"")
+
+
+@pytest.mark.row("S1-25")
+def test_the_settings_of_the_hook_are_documented(started: CommandLine) -> None:
+    page = Path(__file__).parents[2] / "docs/how-to/resume.md"
+    (block,) = (
+        part.partition("```")[0]
+        for part in page.read_text(encoding="utf-8").split("```json\n")[1:]
+        if "SessionStart" in part
+    )
+    (entry,) = json.loads(block)["hooks"]["SessionStart"]
+    program, *arguments = entry["hooks"][0]["command"].split()
+    assert program == "holdfast"
+    done = run_process(*arguments, cwd=started.project, stdin=HOOK_INPUT.encode())
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"# Resume: Move auth to OAuth\n")
+
+
+@pytest.mark.row("S1-30")
+def test_decide_records_for_whoever_comes_next(started: CommandLine) -> None:
+    shown = started.ok("decide", "Keep SQLite", "--because", "one file", "--instead-of", "a server")
+    assert shown.startswith("decided Keep SQLite\n")
+    text = started.ok("brief")
+    assert "- Keep SQLite Because: one file Instead of: a server\n" in text
+    answer = started.json("decide", "Use git")["decision"]
+    assert (answer["text"], answer["rationale"], answer["alternatives"]) == ("Use git", None, [])
+    assert started.ok("decide", "--learned", "Tests need git").startswith("learnt Tests need git\n")
+    assert "## Learned\n- Tests need git\n" in started.ok("brief")
+    assert started("decide", "").code == 2
+    assert started("decide").code == 2
+
+
+@pytest.mark.row("S1-30")
+def test_decide_does_not_take_the_session_from_its_worker(
+    started: CommandLine, manager: SessionManager
+) -> None:
+    session = manager.resume_session()
+    started.ok("decide", "Keep SQLite", "--session", session.id)
+    session.save_checkpoint(state={})
+    assert [one.text for one in session.brief().decisions] == ["Keep SQLite"]
