@@ -90,3 +90,29 @@ def test_a_first_snapshot_of_many_files_arrives_as_a_pack(workspace: Workspace) 
     assert list((workspace.store_dir / "objects" / "pack").glob("*.idx"))
     assert workspace.verify() == []
     assert workspace.read(snapshot.commit, "file599") == b"content 599"
+
+
+def test_a_kill_between_the_index_and_its_note_hides_nothing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.snapshot()
+    (workspace.root / "a.txt").write_text("two")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PrivateStore, "write_note", killed)
+        with pytest.raises(KeyboardInterrupt):
+            workspace.snapshot()
+    again = workspace.snapshot()
+    assert workspace.read(again.commit, "a.txt") == b"two"
+
+
+def test_a_snapshot_of_nothing_new_leaves_index_and_objects_alone(workspace: Workspace) -> None:
+    workspace.snapshot()
+    index = (workspace.store_dir / "index").stat()
+    before = objects(workspace)
+    workspace.snapshot()
+    assert (workspace.store_dir / "index").stat() == index
+    assert objects(workspace) == before

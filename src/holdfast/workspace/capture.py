@@ -20,7 +20,6 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -79,8 +78,10 @@ class Capture:
         self._repository = repository
         self._progress = progress
         self._deadline = Deadline(limits.seconds)
-        self._index = store.home / "index.next"
+        self._fresh_index = store.home / "index.next"
         self._note = read_cache(store)
+        # The store's own index, until something is to be written to it.
+        self._index = store.index if self._note else self._fresh_index
         self._details = _known_details(self._note)
         self._found = _Found({}, set(), {}, set())
         self._nested_found = set(self._note.get("nested", ()))
@@ -111,7 +112,7 @@ class Capture:
         """
         if self._note.get("tree") is None:
             told = None
-        self._index.unlink(missing_ok=True)
+        self._fresh_index.unlink(missing_ok=True)
         try:
             if told is not None:
                 if self._look_at_told(told):
@@ -119,7 +120,6 @@ class Capture:
                 self._found = _Found({}, set(), {}, set())
                 # The index knows nothing of what was grafted before.
                 told = None if self._note.get(_AHEAD) else told
-            self._copy_index()
             self._look(told)
             self._look_at_rescued((*rescue, *held))
             self._fit_quota(rescue, held)
@@ -134,8 +134,7 @@ class Capture:
             if self._standing is not None:
                 self._standing.close()
             self._store.incoming.close()
-            with suppress(FileNotFoundError):
-                self._index.unlink()
+            self._fresh_index.unlink(missing_ok=True)
 
     # Looking ---------------------------------------------------------------------------------
 
@@ -146,7 +145,7 @@ class Capture:
         self._details.excludes = excludes
         self._store.write_excludes(excludes)
         if told is not None:
-            self._consider(self._listed(told, self._index), known=True)
+            self._consider(self._listed(told), known=True)
             return
         arguments = ("diff-files", "-z", "--name-only", "--ignore-submodules=none")
         others = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
@@ -173,20 +172,18 @@ class Capture:
         self._consider(self._forced(tracked), known=True)
         self._forget_ignored()
 
-    def _listed(self, told: Iterable[str], index: Path) -> list[str]:
+    def _listed(self, told: Iterable[str]) -> list[str]:
         """Return the files that told paths are or hold, those that are gone too."""
         found = []
         for some in _batches(sorted(set(told)), _ARGUMENTS):
-            found += self._paths(
-                "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some, index=index
-            )
+            found += self._paths("ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some)
         return found
 
     def _look_at_told(self, told: Sequence[str]) -> bool:
         """Put told files into the last tree, if that is all that there is to do."""
         excludes = excludes_for(self._store.root, self._repository)
         self._store.write_excludes(excludes)
-        listed = self._listed(told, self._store.index)
+        listed = self._listed(told)
         if (
             excludes != self._details.excludes
             or len(listed) > MOST
@@ -472,11 +469,13 @@ class Capture:
 
     # Recording -------------------------------------------------------------------------------
 
-    def _copy_index(self) -> None:
-        self._index.unlink(missing_ok=True)
-        if self._note:
+    def _own_index(self) -> Path:
+        """Return a copy of the index to write to."""
+        if self._index != self._fresh_index:
             # With its time stamp: git compares it with those of the files it holds.
-            shutil.copy2(self._store.index, self._index)
+            shutil.copy2(self._index, self._fresh_index)
+            self._index = self._fresh_index
+        return self._index
 
     def _is_folder(self, path: str) -> bool:
         looked = self._lstat(path)
@@ -485,7 +484,7 @@ class Capture:
     def _forget(self, paths: Iterable[str]) -> None:
         self._store.git.run(
             "update-index", "-z", "--force-remove", "--stdin",
-            stdin=_join(paths), index=self._index, deadline=self._deadline,
+            stdin=_join(paths), index=self._own_index(), deadline=self._deadline,
         )  # fmt: skip
 
     def _update_index(self) -> None:
@@ -501,7 +500,7 @@ class Capture:
         for some in _batches(list(found.add), _AT_ONCE):
             self._store.incoming.git.run(
                 *packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin",
-                stdin=_join(some), index=self._index, deadline=self._deadline,
+                stdin=_join(some), index=self._own_index(), deadline=self._deadline,
             )  # fmt: skip
             done += len(some)
             if self._progress is not None:
@@ -588,11 +587,11 @@ class Capture:
             commit = self._store.commit(tree, message, parents, deadline=self._deadline)
         self._store.incoming.deliver()
         self._store.keep(group, commit, deadline=self._deadline)
-        if self._index.exists():
-            os.replace(self._index, self._store.index)
+        if self._fresh_index.exists():
+            os.replace(self._fresh_index, self._store.index)
         self._note |= {
             "commit": commit, "tree": tree, "message": text, "position": position,
-            "folders": folders, "made_in": _number(self._store.home),
+            "folders": folders, "made_in": _made_in(self._store),
         }  # fmt: skip
         self._store.write_note(NOTE, self._note)
         return Snapshot(
@@ -610,7 +609,7 @@ class Capture:
         if last is not None and not (self._found.add or self._found.drop or ahead):
             return last
         git = self._store.incoming.git
-        out = git.run("write-tree", index=self._index, deadline=self._deadline)
+        out = git.run("write-tree", index=self._own_index(), deadline=self._deadline)
         return out.decode().strip()
 
     def _touched(self) -> tuple[str, ...]:
@@ -653,8 +652,9 @@ class Capture:
             folders.setdefault(path, [0, []])
         kept: dict[str, list[Any]] = {}
         looked_at = folders if full else {path: one for path, one in folders.items() if not one[0]}
+        root = str(self._store.root)
         for path, (stamp, special) in looked_at.items():
-            looked = _lstat(self._store.root / path)
+            looked = _lstat(f"{root}/{path}")
             if looked is None or not stat.S_ISDIR(looked.st_mode):
                 self._details.directories.pop(path, None)
                 continue
@@ -690,12 +690,19 @@ def read_cache(store: PrivateStore) -> dict[str, Any]:
     worth nothing here, and could have been made to hide changes.
     """
     note = store.read_note(NOTE)
-    own = note.get("made_in") == _number(store.home) and store.index.exists()
+    own = store.index.exists() and note.get("made_in") == _made_in(store)
     return note if own and not store.index.is_symlink() else {}
 
 
-def _number(path: Path) -> int:
-    return path.stat().st_ino
+def _made_in(store: PrivateStore) -> list[int]:
+    """Return what tells this store from a copy, and the index that a note is about from others.
+
+    The two are replaced one after the other. After a kill in between, neither is worth anything
+    without the other.
+    """
+    looked = _lstat(store.index)
+    index = [looked.st_ino, looked.st_size, looked.st_mtime_ns] if looked else []
+    return [store.home.stat().st_ino, *index]
 
 
 def _known_details(note: dict[str, Any]) -> Details:
@@ -737,7 +744,7 @@ def _is_repository(folder: Path) -> bool:
     return os.path.lexists(folder / _DOT_GIT)
 
 
-def _lstat(path: Path) -> os.stat_result | None:
+def _lstat(path: Path | str) -> os.stat_result | None:
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -426,12 +426,15 @@ class PrivateStore:
     def write_note(self, name: str, note: Mapping[str, Any], *, durable: bool = False) -> None:
         """Replace a small JSON file of ours in one step."""
         target = self.home / name
+        # In ASCII: paths may hold bytes that are no text.
+        content = json.dumps(note, separators=(",", ":")).encode()
+        if not durable and not target.is_symlink() and _read(target) == content:
+            return
         fresh = target.with_name(f"{name}.new")
         fresh.unlink(missing_ok=True)
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(handle, "wb") as file:
-            # In ASCII: paths may hold bytes that are no text.
-            file.write(json.dumps(note, separators=(",", ":")).encode())
+            file.write(content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
