@@ -228,6 +228,18 @@ def test_completing_the_session_saves_first(session: Session) -> None:
     assert (saver.last_error, session.logs()) == (None, [])
 
 
+def test_pausing_the_session_saves_first_and_ends_the_saving(session: Session) -> None:
+    state = {"n": 1}
+    with session.autosave(lambda: dict(state)) as saver:
+        saver.flush()
+        state["n"] = 2
+        assert session.pause("approval").state == {"n": 2}
+        state["n"] = 3
+        assert saver.notify("task_completed") is None
+    assert session.latest_checkpoint().state == {"n": 2}
+    assert (saver.last_error, session.status) == (None, "paused")
+
+
 def test_no_thread_is_left(session: Session) -> None:
     before = set(threading.enumerate())
     with session.autosave(lambda: {"n": 1}):

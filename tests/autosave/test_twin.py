@@ -17,7 +17,7 @@ from holdfast.autosave.twin import AsyncAutosave
 from tests.autosave.conftest import FakeClock, RunAgent, events, reopened
 
 # What the async twin itself calls, and no program.
-INNER = {"begin_interruption", "finish_interruption", "restore_signals", "run_in_main"}
+INNER = {"begin_interruption", "finish_interruption", "leave", "restore_signals", "run_in_main"}
 
 
 def test_the_twins_have_the_same_names_and_parameters() -> None:

@@ -66,7 +66,7 @@ class Target(Reported, Protocol[S_co]):
 
     @property
     def is_final(self) -> bool:
-        """Whether the session is completed and takes no more checkpoints."""
+        """Whether the session was completed, or paused and given back: it takes no more saves."""
         ...
 
     def differs(self, state: Mapping[str, Any]) -> bool:
@@ -83,6 +83,10 @@ class Target(Reported, Protocol[S_co]):
 
     def unpause(self) -> None:
         """Mark the session as active again."""
+        ...
+
+    def release(self) -> None:
+        """Let others take the session."""
         ...
 
 
@@ -308,6 +312,12 @@ class Autosave(Generic[S]):
         done = self._is_done(begun)
         self._end_children()
         return done
+
+    def leave(self) -> None:
+        """Give the session back: the process ends by the signal."""
+        with suppress(Exception):
+            # Without this, another machine has to wait until the lease expires; that is all.
+            self._target.release()
 
     def _end_children(self) -> None:
         children, self._children = self._children, ()

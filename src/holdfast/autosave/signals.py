@@ -49,29 +49,36 @@ class Interrupted(Protocol):
         """Wait until that is done; false when it takes too long."""
         ...
 
+    def leave(self) -> None:
+        """Let go of what others wait for: nothing comes after this."""
+        ...
+
 
 class _Round:
     """The saves for one signal: done, or left to go on by themselves, whichever comes first."""
 
-    def __init__(self, signum: int, participants: tuple[Interrupted, ...]) -> None:
+    def __init__(self, signum: int, participants: tuple[Interrupted, ...], *, fatal: bool) -> None:
         self.signum = signum
         self.participants = participants
+        self.fatal = fatal
         self._done: SimpleQueue[None] = SimpleQueue()
         self._claims = count()
 
     def wait(self, seconds: float) -> bool:
-        """Wait in the handler. False: `finish` will see to it that it is called again."""
+        """Wait in the handler. False: it will be called again when all is done."""
         try:
             self._done.get(timeout=seconds)
         except Empty:
             return next(self._claims) > 0
         return True
 
-    def finish(self) -> bool:
-        """Say that all is done. False: the handler has left."""
-        waited_for = next(self._claims) == 0
+    def is_waited_for(self) -> bool:
+        """Tell whether the handler will go on by itself; false when it has left. Ask once."""
+        return next(self._claims) == 0
+
+    def finish(self) -> None:
+        """Let the handler go on."""
         self._done.put(None)
-        return waited_for
 
 
 class _Dispatcher:
@@ -146,7 +153,8 @@ class _Dispatcher:
         rounds = self._rounds.get(signum, 0)
         if participants and rounds < _MOST_ROUNDS:
             self._rounds = {**self._rounds, signum: rounds + 1}
-            current = _Round(signum, participants)
+            fatal = self._previous.get(signum) == signal.SIG_DFL
+            current = _Round(signum, participants, fatal=fatal)
             self._inbox.put(current)
             if not current.wait(_held_seconds(participants, frame)):
                 return
@@ -169,8 +177,13 @@ class _Dispatcher:
             if not all(done):
                 # Whoever hangs is not waited for a second time.
                 self._rounds = {**self._rounds, current.signum: _MOST_ROUNDS}
-            if not current.finish():
+            if not current.is_waited_for():
                 self._interrupt_main(current)
+                continue
+            if current.fatal:
+                for participant in current.participants:
+                    participant.leave()
+            current.finish()
 
     def _interrupt_main(self, current: _Round) -> None:
         """Call the handler again: the saves are done."""

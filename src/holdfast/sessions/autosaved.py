@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.autosave import Target
-from holdfast.errors import IllegalTransition
+from holdfast.errors import IllegalTransition, SessionPaused
 from holdfast.model import LogRecord
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.stores.base import Store
@@ -47,7 +47,11 @@ class AutosavedSession(Target[Checkpoint]):
 
     @property
     def is_final(self) -> bool:
-        return self._session.status == "completed"
+        try:
+            self._session._check_open()
+        except (IllegalTransition, SessionPaused):
+            return True
+        return False
 
     def latest_seq(self) -> int:
         found = self._session.list_checkpoints(limit=1)
@@ -69,6 +73,9 @@ class AutosavedSession(Target[Checkpoint]):
 
     def unpause(self) -> None:
         self._move("paused", "active", "goes on after a pause")
+
+    def release(self) -> None:
+        self._session.close()
 
     def _move(self, before: str, after: str, message: str, reason: str | None = None) -> bool:
         try:

@@ -776,13 +776,16 @@ class Session:
     ) -> Checkpoint:
         """Save a checkpoint, mark the session as paused and give it back; work stops here.
 
-        ``state`` is by default what was last saved or loaded. ``reason`` and ``until`` are for whoever
+        ``state`` is by default what was last saved or loaded; within an `autosave`, what is unsaved is
+        saved first. ``reason`` and ``until`` are for whoever
         looks: a session that is paused until later is not picked by `SessionManager.resume_session`
         unless it is named. From now on this object raises `SessionPaused`; resuming the session, in
         whatever process, goes on from the checkpoint and tells how long it was paused.
         """
         if until is not None:
             as_utc(until, "until")
+        if state is None:
+            self._flush()
         saved = self.save_checkpoint(
             state=self._present_state() if state is None else state,
             retention_class="session",
@@ -810,9 +813,7 @@ class Session:
 
         Within an `autosave`, what is unsaved is saved first.
         """
-        for saver in list(self._savers):
-            if saver.is_running:
-                saver.flush()
+        self._flush()
         self._move_to("completed")
 
     def fail(self, error: BaseException | str | None = None) -> None:
@@ -889,6 +890,11 @@ class Session:
         """Return what runs and records the steps of this session; a completed one takes none."""
         self._check_open()
         return self._ledger
+
+    def _flush(self) -> None:
+        for saver in list(self._savers):
+            if saver.is_running:
+                saver.flush()
 
     def _check_open(self) -> None:
         if self.status == "paused" and self._hold is not None and self._hold.released:
