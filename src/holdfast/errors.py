@@ -17,6 +17,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── InvalidArguments
     │   ├── InvalidDecision
     │   ├── NotInitialised
+    │   ├── CommandNotFound
     │   ├── ProviderTooSlow
     │   ├── InvalidStep
     │   ├── ArgumentsNotFingerprintable
@@ -213,6 +214,13 @@ class ArgumentsNotFingerprintable(InputError):
         )
         self.path = path
         self.reason = reason
+
+
+class CommandNotFound(InputError):
+    """The program to be run does not exist or cannot be executed."""
+
+    code = "command_not_found"
+    exit_code = 127
 
 
 class WorkspaceRefused(InputError):

@@ -25,6 +25,7 @@ INTERRUPTED: Final = 130
 COMMANDS: Final[Mapping[str, str]] = {
     "init": "Prepare a project: create its database.",
     "demo": "Watch an agent get killed and pick up where it was.",
+    "run": "Run a program as a session, saved while it works.",
     "sessions": "List sessions, newest first.",
     "status": "Show when sessions were saved, and failed saves.",
     "brief": "Print what to know before going on.",
@@ -40,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "prune": "Remove old checkpoints by the rules, with a reason each.",
     "gc": "Free the space of content that nothing refers to.",
     "verify": "Read everything back and check every digest.",
+    "drill": "Kill a worker again and again, and count what comes back.",
     "schema": "Print the database schema as SQL.",
     "completion": "Print the completion script for a shell.",
 }

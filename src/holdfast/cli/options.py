@@ -24,10 +24,14 @@ class Common:
     tenant: str | None = None
     project_dir: str | None = None
 
-    def open(self, *, create: bool = False) -> SessionManager:
+    def open(self, *, create: bool = False, owner: str | None = None) -> SessionManager:
         """Open the store; one that does not exist is created only if asked to."""
         return SessionManager.open(
-            self.url, project_dir=self.project_dir, tenant=self.tenant, create=create
+            self.url,
+            project_dir=self.project_dir,
+            tenant=self.tenant,
+            create=create,
+            owner=owner,
         )
 
 

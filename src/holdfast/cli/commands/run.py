@@ -1,0 +1,65 @@
+"""``holdfast run``."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import click
+
+from holdfast import runner
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import answer
+from holdfast.ids import new_id
+
+
+@click.command(
+    "run",
+    short_help="Run a program as a session, saved while it works.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("command_line", nargs=-1, required=True, metavar="-- COMMAND...")
+@click.option("--task", metavar="TEXT", help="What the program is to do; the command by default.")
+@click.option("--agent-type", metavar="TYPE", help="What kind of agent it is; its name by default.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds between saves of changed files; 0 turns them off.",
+)
+@common_options
+def command(
+    common: Common,
+    command_line: tuple[str, ...],
+    task: str | None,
+    agent_type: str | None,
+    interval: float,
+) -> None:
+    """Run a program as a session.
+
+    The project's files are saved before it starts, while it works as far as they change, and when it
+    ends. One that ends well completes the session; one that fails leaves a failure checkpoint; Ctrl-C
+    leaves it paused. `holdfast resume` starts it again, with HOLDFAST_BRIEF naming a file that tells
+    where it was. Terminal, signals and exit code are the program's own.
+
+    \b
+    Examples:
+      holdfast run -- claude -p "move auth to OAuth"
+      holdfast run --task "nightly cleanup" --interval 10 -- ./agent.py --fast
+    """
+    with common.open(create=True, owner=runner.owner_of(new_id())) as manager:
+        outcome = runner.start(
+            manager, command_line, agent_type=agent_type, task=task, interval=interval or None
+        )
+    if common.json:
+        answer({"run": {"session_id": outcome.session_id, "exit_code": outcome.exit_code}})
+    end_like(outcome)
+
+
+def end_like(outcome: runner.Outcome) -> None:
+    """End as the program ended, by the same signal if it was one."""
+    if outcome.exit_code < 0:
+        signal.signal(-outcome.exit_code, signal.SIG_DFL)
+        os.kill(os.getpid(), -outcome.exit_code)
+    raise SystemExit(outcome.shell_code)

@@ -1,0 +1,195 @@
+"""Any program as a session: started, watched, saved while it works, and started again where it was.
+
+The program gets the terminal, the environment and the signals that it would have got without us. A
+checkpoint is taken at its start, then of whatever files changed every so often, and at its end: a
+program that ends well completes the session, one that fails leaves a failure checkpoint, one that was
+interrupted leaves the session paused. The command is kept with the session, so that it can be started
+again; it then finds the brief in the file that ``HOLDFAST_BRIEF`` names.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from holdfast.config import AGENTS_DIR
+from holdfast.errors import CommandNotFound, NotResumable
+from holdfast.sessions import Session, SessionManager
+
+COMMAND: Final = "command"
+_DIRECTORY: Final = "directory"
+_BRIEFS: Final = "briefs"
+# Handed on to the program. The terminal itself sends it SIGINT and SIGQUIT.
+_PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+_LEFT_TO_IT: Final = ("SIGINT", "SIGQUIT")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a program ended. ``exit_code`` is negative for a signal, as in `subprocess`."""
+
+    session_id: str
+    exit_code: int
+
+    @property
+    def shell_code(self) -> int:
+        """The code as shells show it: 128 and more for a signal."""
+        return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
+
+
+def owner_of(run: str) -> str:
+    """Return the owner that a wrapped program's session is held by; its hooks and tools join it."""
+    return f"agent:run:{run}"
+
+
+def start(
+    manager: SessionManager,
+    command: Sequence[str],
+    *,
+    agent_type: str | None = None,
+    task: str | None = None,
+    interval: float | None = 30.0,
+) -> Outcome:
+    """Run a command as a new session, to its end."""
+    program = _find(command)
+    session = manager.create_session(
+        agent_type or Path(command[0]).name,
+        task_description=task or shlex.join(command),
+        metadata={COMMAND: list(command), _DIRECTORY: _directory(manager)},
+    )
+    return _watch(session, program, command, manager.project_dir, interval, brief=None)
+
+
+def start_again(
+    manager: SessionManager, session: Session, *, interval: float | None = 30.0
+) -> Outcome:
+    """Run a resumed session's command once more, with the brief at hand.
+
+    Raises `NotResumable` for a session that no command was kept with.
+    """
+    command = session.metadata.get(COMMAND)
+    if not command:
+        raise NotResumable(
+            f"session {session.id} was not started by `holdfast run`, so there is no command to start "
+            "again; resume it in your program"
+        )
+    program = _find(command)
+    brief = _write_brief(manager.project_dir, session)
+    return _watch(session, program, command, manager.project_dir, interval, brief=brief)
+
+
+def _find(command: Sequence[str]) -> str:
+    program = shutil.which(command[0]) if command and command[0] else None
+    if program is None:
+        name = command[0] if command else ""
+        raise CommandNotFound(f"{name!r} is not a program that can be run; nothing was started")
+    return program
+
+
+def _directory(manager: SessionManager) -> str:
+    """Return where the command is started, relative to the project: the project may move."""
+    here = os.path.relpath(Path.cwd(), manager.project_dir)
+    return "." if here.startswith("..") else here
+
+
+def _write_brief(project_dir: Path, session: Session) -> Path:
+    folder = project_dir / AGENTS_DIR / _BRIEFS
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{session.id}.md"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(session.brief().text)
+    return path
+
+
+def _watch(
+    session: Session,
+    program: str,
+    command: Sequence[str],
+    project_dir: Path,
+    interval: float | None,
+    *,
+    brief: Path | None,
+) -> Outcome:
+    state: dict[str, Any] = {COMMAND: list(command), "exit_code": None}
+    session.save_checkpoint(
+        state=state, retention_class="session", description=f"before {shlex.join(command)}"
+    )
+    env = {**os.environ, "HOLDFAST_SESSION": session.id}
+    if brief is not None:
+        env["HOLDFAST_BRIEF"] = str(brief)
+    directory = project_dir / str(session.metadata.get(_DIRECTORY, "."))
+    with session.autosave(lambda: dict(state), interval=interval, signals=False):
+        exit_code = _run(program, command, env, directory if directory.is_dir() else project_dir)
+        state["exit_code"] = exit_code
+    _conclude(session, state, exit_code)
+    session.close(release=True)
+    return Outcome(session.id, exit_code)
+
+
+def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory: Path) -> int:
+    with _signals() as passed_on:
+        child = subprocess.Popen([program, *command[1:]], env=env, cwd=directory)
+        passed_on.append(child)
+        return child.wait()
+
+
+@contextmanager
+def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Let the program have the signals that reach us, for as long as it runs."""
+    children: list[subprocess.Popen[bytes]] = []
+    terminal = sys.stdin is not None and sys.stdin.isatty()
+
+    def pass_on(signum: int, frame: FrameType | None) -> None:
+        for child in children:
+            child.send_signal(signum)
+
+    def leave_to_it(signum: int, frame: FrameType | None) -> None:
+        """From a terminal the program has got it too."""
+        if not terminal:
+            pass_on(signum, frame)
+
+    before = {}
+    for names, handler in ((_PASSED_ON, pass_on), (_LEFT_TO_IT, leave_to_it)):
+        for signum in (getattr(signal, name) for name in names if hasattr(signal, name)):
+            before[signum] = signal.signal(signum, handler)
+    try:
+        yield children
+    finally:
+        for signum, handler_before in before.items():
+            signal.signal(signum, handler_before)
+
+
+def _conclude(session: Session, state: dict[str, Any], exit_code: int) -> None:
+    if exit_code == 0:
+        session.save_checkpoint(state=state, retention_class="automatic")
+        session.complete()
+    elif exit_code in (-signal.SIGINT, 128 + signal.SIGINT):
+        session.pause("interrupted", state=state)
+    else:
+        error = _Ended(f"{shlex.join(state[COMMAND])} ended with {_in_words(exit_code)}")
+        session.record_failure(error, state=state)
+        session.fail()
+
+
+class _Ended(Exception):
+    """What a failure checkpoint names as the error."""
+
+
+def _in_words(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"

@@ -1,0 +1,155 @@
+"""Any program as a session: its files saved, its end recorded, its terminal left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import SessionManager
+from tests.workspace.pictures import make_repository
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    make_repository(root)
+    (root / "sub").mkdir()
+    (root / "a.txt").write_text("before\n")
+    return root
+
+
+def holdfast(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *arguments],
+        cwd=project, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_program_that_ends_well_completes_its_session(project: Path) -> None:
+    program = (
+        "import os; open('a.txt', 'w').write('after\\n'); print(os.environ['HOLDFAST_SESSION'])"
+    )
+    done = holdfast(project, "run", "--task", "edit", "--", sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert done.stdout.strip() == record.id
+        assert (record.status, record.task_description) == ("completed", "edit")
+        session = manager.get_session(record.id)
+        last, start = session.list_checkpoints()
+        assert start.retention_class == "session"
+        assert manager.workspace.read(start.workspace_commit or "", "a.txt") == b"before\n"
+        assert manager.workspace.read(last.workspace_commit or "", "a.txt") == b"after\n"
+        assert last.state["exit_code"] == 0
+
+
+def test_a_program_that_fails_leaves_a_failure_checkpoint_and_its_code(project: Path) -> None:
+    program = "open('a.txt', 'w').write('broken'); raise SystemExit(7)"
+    done = holdfast(project, "run", "--", sys.executable, "-c", program)
+    assert done.returncode == 7
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert record.status == "failed"
+        failure = manager.get_session(record.id).latest_checkpoint()
+        assert failure.checkpoint_type == "failure"
+        assert failure.metadata is not None
+        assert "exit code 7" in failure.metadata["error"]["message"]
+        assert manager.workspace.read(failure.workspace_commit or "", "a.txt") == b"broken"
+        # Nobody holds it any more.
+        assert manager.resume_session(record.id).status == "active"
+
+
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGTERM, "failed"), (signal.SIGINT, "paused")]
+)
+def test_signals_reach_the_program(project: Path, signum: signal.Signals, status: str) -> None:
+    program = "import time; print('up', flush=True); time.sleep(60)"
+    wrapper = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "run", "--", sys.executable, "-c", program],
+        cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert wrapper.stdout is not None
+    assert wrapper.stdout.readline() == "up\n"
+    wrapper.send_signal(signum)
+    _, complaint = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == -signum, complaint
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert record.status == status
+
+
+def test_files_are_saved_while_it_works(project: Path) -> None:
+    program = (
+        "import pathlib, time\n"
+        "pathlib.Path('a.txt').write_text('half way')\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+        "pathlib.Path('a.txt').write_text('done')\n"
+    )
+    wrapper = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "holdfast",
+            "run",
+            "--interval",
+            "0.2",
+            "--",
+            sys.executable,
+            "-c",
+            program,
+        ],
+        cwd=project,
+    )
+    try:
+        with SessionManager.open(project_dir=project) as manager:
+            end = time.monotonic() + 50
+            contents: set[bytes] = set()
+            while b"half way" not in contents and time.monotonic() < end:
+                for record in manager.list_sessions():
+                    for one in manager.get_session(record.id).list_checkpoints():
+                        if one.workspace_commit is not None:
+                            contents.add(manager.workspace.read(one.workspace_commit, "a.txt"))
+                time.sleep(0.05)
+            assert b"half way" in contents
+        (project / "go").touch()
+        assert wrapper.wait(60) == 0
+    finally:
+        wrapper.kill()
+        wrapper.wait()
+
+
+def test_a_program_is_started_again_with_the_brief_where_it_was(project: Path) -> None:
+    program = (
+        "import os, pathlib, sys\n"
+        "brief = os.environ.get('HOLDFAST_BRIEF')\n"
+        "pathlib.Path('where').write_text(os.getcwd())\n"
+        "if brief is None: sys.exit(3)\n"
+        "pathlib.Path('brief').write_text(pathlib.Path(brief).read_text())\n"
+    )
+    failed = holdfast(
+        project / "sub", "run", "--task", "say it", "--", sys.executable, "-c", program
+    )
+    assert failed.returncode == 3
+    again = holdfast(project, "resume")
+    assert again.returncode == 0, again.stderr
+    assert "say it" in (project / "sub" / "brief").read_text()
+    assert os.path.samefile((project / "sub" / "where").read_text(), project / "sub")
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert record.status == "completed"
+
+
+def test_what_is_no_program_starts_nothing(project: Path) -> None:
+    done = holdfast(project, "run", "--json", "--", "no-such-program-anywhere")
+    assert done.returncode == 127
+    assert json.loads(done.stdout or done.stderr)["error"]["code"] == "command_not_found"
+    with SessionManager.open(project_dir=project) as manager:
+        assert manager.list_sessions() == []
