@@ -33,6 +33,9 @@ Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environm
     [gates.end]
     must = ["checkpoint"]
     should = ["handoff"]
+
+    [run]
+    when_due = false         # never start parked sessions by a timer
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ AGENTS_DIR: Final = ".agents"
 DATABASE: Final = "sessions.db"
 CONFIG_FILE: Final = "holdfast.toml"
 
-_KNOWN: Final = {"url", "tenant", "retention", "workspace", "handoff", "gates"}
+_KNOWN: Final = {"url", "tenant", "retention", "workspace", "handoff", "gates", "run"}
 _MOST: Final = 1_000_000
 GATES: Final = ("start", "end")
 _RETENTION: Final = {"automatic", "session", "step", "failure_days"}
@@ -88,6 +91,13 @@ class GateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How wrapped programs are started."""
+
+    when_due: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What is in force for one project."""
 
@@ -98,6 +108,7 @@ class Config:
     workspace: WorkspaceSettings = WorkspaceSettings()
     handoff: HandoffSettings = HandoffSettings()
     gates: Mapping[str, GateSettings] = field(default_factory=dict)
+    run: RunSettings = RunSettings()
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
@@ -140,6 +151,7 @@ def load_config(
         workspace=_workspace(root / AGENTS_DIR / CONFIG_FILE, stored.get("workspace", {})),
         handoff=_handoff(root / AGENTS_DIR / CONFIG_FILE, stored.get("handoff", {})),
         gates=_gates(root / AGENTS_DIR / CONFIG_FILE, stored.get("gates", {})),
+        run=_run(root / AGENTS_DIR / CONFIG_FILE, stored.get("run", {})),
     )
 
 
@@ -182,6 +194,10 @@ def _workspace(path: Path, settings: Any) -> WorkspaceSettings:
 
 def _handoff(path: Path, settings: Any) -> HandoffSettings:
     return HandoffSettings(**_table(path, "handoff", settings, HandoffSettings))
+
+
+def _run(path: Path, settings: Any) -> RunSettings:
+    return RunSettings(**_table(path, "run", settings, RunSettings))
 
 
 def _gates(path: Path, settings: Any) -> Mapping[str, GateSettings]:

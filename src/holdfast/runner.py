@@ -15,15 +15,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 from holdfast.config import AGENTS_DIR
-from holdfast.errors import CommandNotFound, NotResumable
+from holdfast.errors import CheckpointBusy, CommandNotFound, IllegalTransition, NotResumable
+from holdfast.model import utc_now
 from holdfast.sessions import Session, SessionManager
 
 COMMAND: Final = "command"
@@ -86,6 +89,46 @@ def start_again(
     program = _find(command)
     brief = _write_brief(manager.project_dir, session)
     return _watch(session, program, command, manager.project_dir, interval, brief=brief)
+
+
+def start_due(
+    manager: SessionManager,
+    *,
+    limit: int = 1,
+    within: float = 0.0,
+    interval: float | None = 30.0,
+    clock: Callable[[], datetime] = utc_now,
+    wait: Callable[[float], None] = time.sleep,
+) -> list[Outcome]:
+    """Start parked sessions again whose time has come, each once and ``limit`` at most.
+
+    Waits up to ``within`` seconds for the next one to be due. Sessions without a command, and those that
+    somebody else has taken meanwhile, are passed over.
+    """
+    outcomes: list[Outcome] = []
+    tried: set[str] = set()
+    end = clock() + timedelta(seconds=within)
+    while len(outcomes) < limit:
+        parked = [
+            (one.paused_until, one.id)
+            for one in manager.list_sessions(status="paused")
+            if one.paused_until is not None
+            and one.id not in tried
+            and (one.metadata or {}).get(COMMAND)
+        ]
+        if not parked or min(parked)[0] > end:
+            break
+        due, session_id = min(parked)
+        if due > clock():
+            wait(min(1.0, (due - clock()).total_seconds()))
+            continue
+        tried.add(session_id)
+        try:
+            session = manager.resume_session(session_id)
+        except (CheckpointBusy, IllegalTransition):
+            continue
+        outcomes.append(start_again(manager, session, interval=interval))
+    return outcomes
 
 
 def _find(command: Sequence[str]) -> str:

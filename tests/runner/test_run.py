@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast import SessionManager
+from holdfast.model import utc_now
 from tests.workspace.pictures import make_repository
 
 
@@ -43,7 +45,7 @@ def test_a_program_that_ends_well_completes_its_session(project: Path) -> None:
         assert done.stdout.strip() == record.id
         assert (record.status, record.task_description) == ("completed", "edit")
         session = manager.get_session(record.id)
-        last, start = session.list_checkpoints()
+        last, *_, start = session.list_checkpoints()
         assert start.retention_class == "session"
         assert manager.workspace.read(start.workspace_commit or "", "a.txt") == b"before\n"
         assert manager.workspace.read(last.workspace_commit or "", "a.txt") == b"after\n"
@@ -153,3 +155,25 @@ def test_what_is_no_program_starts_nothing(project: Path) -> None:
     assert json.loads(done.stdout or done.stderr)["error"]["code"] == "command_not_found"
     with SessionManager.open(project_dir=project) as manager:
         assert manager.list_sessions() == []
+
+
+@pytest.mark.row("B6")
+def test_a_parked_session_is_started_once_when_its_time_has_come(project: Path) -> None:
+    program = "import sys; sys.exit(5)"
+    assert holdfast(project, "run", "--", sys.executable, "-c", program).returncode == 5
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        session = manager.resume_session(record.id)
+        session.update_metadata({"command": [sys.executable, "-c", "open('ran', 'a').write('x')"]})
+        until = utc_now() + timedelta(seconds=2)
+        session.pause("rate_limit", until=until)
+    assert holdfast(project, "resume", "--when-due").returncode == 0
+    assert not (project / "ran").exists()
+    waited = holdfast(project, "resume", "--when-due", "--within", "30", "--json")
+    assert json.loads(waited.stdout)["runs"] == [{"session_id": record.id, "exit_code": 0}]
+    assert utc_now() >= until
+    assert (project / "ran").read_text() == "x"
+    again = holdfast(project, "resume", "--when-due", "--json")
+    assert json.loads(again.stdout)["runs"] == []
+    (project / ".agents" / "holdfast.toml").write_text("[run]\nwhen_due = false\n")
+    assert holdfast(project, "resume", "--when-due").returncode == 2

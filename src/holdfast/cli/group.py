@@ -33,7 +33,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "log": "List the checkpoints of a session, newest first.",
     "save": "Save a checkpoint.",
     "pause": "Pause a session: save it and say why.",
-    "resume": "Show what to go on from, and make a session active.",
+    "resume": "Make a session active, and start its program again.",
     "complete": "Mark a session as done.",
     "recover": "Find sessions whose worker died, and mark them.",
     "show": "Print a checkpoint with its whole state.",

@@ -4,35 +4,86 @@ from __future__ import annotations
 
 import click
 
+from holdfast import runner
+from holdfast.cli.commands.run import end_like
 from holdfast.cli.options import Common, common_options, take_over_option
 from holdfast.cli.output import answer, columns, one_line, print_line, when
-from holdfast.errors import CheckpointNotFound
+from holdfast.config import load_config
+from holdfast.errors import CheckpointNotFound, InvalidConfiguration
+from holdfast.ids import new_id
 from holdfast.sessions import Checkpoint, Session
 
 
-@click.command("resume", short_help="Show what to go on from, and make a session active.")
+@click.command("resume", short_help="Make a session active, and start its program again.")
 @click.argument("session", required=False)
 @click.option("--checkpoint", "-c", metavar="CHECKPOINT", help="Go on from this one.")
+@click.option(
+    "--start/--no-start",
+    default=True,
+    help="Start the program of a session that `run` began; the default.",
+)
+@click.option(
+    "--when-due",
+    is_flag=True,
+    help="Start parked sessions whose time has come, each once, rather than the one named.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="With --when-due: at most so many.",
+)
+@click.option(
+    "--within",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="With --when-due: wait so long for the next one to be due.",
+)
 @take_over_option
 @common_options
-def command(common: Common, session: str | None, checkpoint: str | None, take_over: bool) -> None:
-    """Show what to go on from, and make a session active.
+def command(
+    common: Common,
+    session: str | None,
+    checkpoint: str | None,
+    start: bool,
+    when_due: bool,
+    limit: int,
+    within: float,
+    take_over: bool,
+) -> None:
+    """Make a session active, show what to go on from, and start its program again.
 
     Takes the session named, or the most recent unfinished one of this project, on the present git
-    branch if there is one. It becomes active, and is held for this command only: a program that calls
-    resume_session goes on with it.
+    branch if there is one. A session that `holdfast run` began gets its command started again, with
+    HOLDFAST_BRIEF naming a file that tells where it was. Another one becomes active and is held for
+    this command only: a program that calls resume_session goes on with it.
+
+    --when-due is for a timer: it starts sessions that were paused until a time that has come. The
+    setting run.when_due = false in .agents/holdfast.toml turns it off.
 
     \b
     Examples:
       holdfast resume
       holdfast resume 01a1dd1f --checkpoint before-refactor --json
+      holdfast resume --when-due --within 3600 --limit 3
     """
-    with common.open() as manager:
+    if when_due:
+        _start_due(common, limit, within)
+        return
+    with common.open(owner=runner.owner_of(new_id())) as manager:
         resumed = manager.resume_session(session, checkpoint=checkpoint, take_over=take_over)
         found = _latest(resumed, checkpoint)
         record, paused_for = resumed.record, resumed.paused_for
         tasks = [] if found is None else found.task_state["tasks"]
         lineage = [one.id for one in resumed.lineage()[1:]]
+        if start and runner.COMMAND in resumed.metadata:
+            outcome = runner.start_again(manager, resumed)
+            if common.json:
+                answer({"run": {"session_id": outcome.session_id, "exit_code": outcome.exit_code}})
+            end_like(outcome)
+        resumed.close(release=True)
     seconds = None if paused_for is None else paused_for.total_seconds()
     if common.json:
         document = columns(record) | {"paused_for": seconds, "lineage": lineage}
@@ -53,6 +104,29 @@ def command(common: Common, session: str | None, checkpoint: str | None, take_ov
     for task in tasks:
         if task not in done:
             print_line(("  next  ", "dim"), one_line(str(task.get("title") or task["id"])))
+
+
+def _start_due(common: Common, limit: int, within: float) -> None:
+    if not load_config(common.project_dir).run.when_due:
+        raise InvalidConfiguration(
+            "run.when_due is off in .agents/holdfast.toml: nothing was started"
+        )
+    with common.open(owner=runner.owner_of(new_id())) as manager:
+        outcomes = runner.start_due(manager, limit=limit, within=within)
+    if common.json:
+        answer(
+            {
+                "runs": [
+                    {"session_id": one.session_id, "exit_code": one.exit_code} for one in outcomes
+                ]
+            }
+        )
+    else:
+        print_line(f"{len(outcomes)} parked sessions were due")
+        for one in outcomes:
+            print_line((one_line(one.session_id), "cyan"), f"  ended with {one.exit_code}")
+    if any(one.exit_code for one in outcomes):
+        raise SystemExit(1)
 
 
 def _latest(session: Session, reference: str | None) -> Checkpoint | None:
