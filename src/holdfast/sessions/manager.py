@@ -472,7 +472,8 @@ class SessionManager:
         decisions = plan_prune(records, policy, now=utc_now())
         if not dry_run:
             self._store.purge_expired()
-            self._store.delete_checkpoints([one.record.id for one in decisions if not one.keep])
+            going = [one.record.id for one in decisions if not one.keep]
+            self._store.delete_checkpoints(going, spare_restoring=True)
         return decisions
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:

@@ -12,7 +12,7 @@ happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -38,6 +38,8 @@ Kind: TypeAlias = Literal["rollback", "undo", "redo"]
 ROLLBACK: Final = "rollback"
 _SAFETY_DAYS: Final = timedelta(days=30)
 _LOOKED_AT: Final = 200
+# For so long, in seconds, a checkpoint that is being restored is not trimmed; longer than any restore.
+_RESTORING: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Rollbacks:
         take_up: Callable[[CheckpointRecord], Checkpoint],
         present: Callable[[], dict[str, Any]],
         unsaved: Callable[[], set[str]],
+        fence: Callable[[], int],
     ) -> None:
         self._store = store
         self._files = files
@@ -111,6 +114,7 @@ class Rollbacks:
         self._take_up = take_up
         self._present = present
         self._unsaved = unsaved
+        self._fence = fence
 
     # There and back --------------------------------------------------------------------------
 
@@ -137,7 +141,11 @@ class Rollbacks:
         def after(landed: Snapshot) -> None:
             stored["landed"] = self._land(files.describe(landed), target, request, stored["safety"])
 
-        with self._naming_a_good_one(record, unless=stored), files.workspace.saving():
+        with (
+            self._naming_a_good_one(record, unless=stored),
+            self._spared(record, request),
+            files.workspace.saving(),
+        ):
             report = files.workspace.restore(
                 commit,
                 paths=request.paths,
@@ -297,6 +305,18 @@ class Rollbacks:
             return None
 
         return keep
+
+    @contextmanager
+    def _spared(self, record: CheckpointRecord, request: Request) -> Iterator[None]:
+        """Keep a checkpoint from being trimmed or pruned while it is restored."""
+        if request.dry_run:
+            yield
+            return
+        fence = self._fence()
+        self._store.mark_restoring(record.id, seconds=_RESTORING, fence=fence)
+        yield
+        with suppress(LookupFailedError):
+            self._store.mark_restoring(record.id, seconds=0, fence=fence)
 
     @contextmanager
     def _naming_a_good_one(

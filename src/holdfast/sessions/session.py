@@ -134,15 +134,6 @@ class Session:
         self._files_context: dict[str, Any] = {}
         self._files_commit: str | None = None
         self._warned: set[str] = set()
-        self._rollbacks = Rollbacks(
-            store,
-            around.files,
-            record.id,
-            save=self._save,
-            take_up=self._take_up,
-            present=self._present_state,
-            unsaved=lambda: self._wrote,
-        )
 
     # What it is ------------------------------------------------------------------------------
 
@@ -709,6 +700,20 @@ class Session:
         """Refuse to touch files for whoever does not hold the session; all may ask what would be."""
         if not dry_run:
             self._fence()
+
+    @property
+    def _rollbacks(self) -> Rollbacks:
+        # Made when it is needed: kept, it and the session would keep each other alive.
+        return Rollbacks(
+            self._store,
+            self._around.files,
+            self.id,
+            save=self._save,
+            take_up=self._take_up,
+            present=self._present_state,
+            unsaved=lambda: self._wrote,
+            fence=self._fence,
+        )
 
     def _logged(self, report: RollbackReport, what: str) -> RollbackReport:
         if not report.dry_run:

@@ -300,8 +300,25 @@ class Store(ABC):
         """Set ``restored_at`` to now. Raises `CheckpointNotFound`, and `LeaseLost` by ``fence``."""
 
     @abstractmethod
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
+    def mark_restoring(
+        self, checkpoint_id: str, *, seconds: float, fence: int | None = None
+    ) -> None:
+        """Keep a checkpoint from being trimmed or pruned for so many seconds; 0 ends that.
+
+        Raises `CheckpointNotFound`, and `LeaseLost` by ``fence``.
+        """
+
+    @abstractmethod
+    def delete_checkpoints(
+        self,
+        checkpoint_ids: Sequence[str],
+        *,
+        fence: int | None = None,
+        spare_restoring: bool = False,
+    ) -> int:
         """Remove checkpoints by id and return how many there were; `gc` frees their chunks.
+
+        With ``spare_restoring`` those that are being restored stay.
 
         With ``fence`` all of them must be of a session whose lease has that token, or `LeaseLost` is
         raised and none is removed. Upkeep has no fence and asks for none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, cast
 
@@ -228,11 +228,30 @@ class MemoryCheckpoints(MemorySessions):
             found.record = replace(found.record, restored_at=self._now())
             return checkpoint_record(found)
 
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
+    def mark_restoring(
+        self, checkpoint_id: str, *, seconds: float, fence: int | None = None
+    ) -> None:
+        with self._open():
+            found = self._visible_checkpoint(checkpoint_id)
+            if found is None:
+                raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
+            self._fence_checkpoints([found], fence)
+            found.restoring_until = self._now() + timedelta(seconds=seconds)
+
+    def delete_checkpoints(
+        self,
+        checkpoint_ids: Sequence[str],
+        *,
+        fence: int | None = None,
+        spare_restoring: bool = False,
+    ) -> int:
         for checkpoint_id in checkpoint_ids:
             check_filter(checkpoint_id, "checkpoint id", str)
         with self._open():
             found = {id_.lower() for id_ in checkpoint_ids} & self._checkpoints.keys()
+            if spare_restoring:
+                now = self._now()
+                found -= {id_ for id_ in found if _is_restoring(self._checkpoints[id_], now)}
             self._fence_checkpoints([self._checkpoints[id_] for id_ in found], fence)
             for checkpoint_id in found:
                 self._forget(self._checkpoints[checkpoint_id])
@@ -305,12 +324,17 @@ def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) ->
         resumable_seen = resumable_seen or record.resumable
         if record.pinned:
             continue
+        spared = newest_resumable or _is_restoring(checkpoint, now)
         above_cap = False
         if trim.keep is not None and record.retention_class == newest.retention_class:
             seen += 1
             above_cap = seen > trim.keep
         age = trim.max_age.get(record.retention_class)
         past_age = age is not None and record.created_at < now - age
-        if (above_cap or past_age) and not newest_resumable:
+        if (above_cap or past_age) and not spared:
             going.append(checkpoint)
     return going[::-1]
+
+
+def _is_restoring(checkpoint: Checkpoint, now: datetime) -> bool:
+    return checkpoint.restoring_until is not None and checkpoint.restoring_until > now

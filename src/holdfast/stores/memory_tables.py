@@ -43,6 +43,7 @@ class Checkpoint:
     document: str | None
     payload: Payload
     consumed: bool = False
+    restoring_until: datetime | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -410,9 +410,33 @@ class PostgresStore(PostgresEffects):
             raise CheckpointNotFound(f"{self.url} has no checkpoint {checkpoint_id!r}")
         return parse_checkpoint(rows[0])
 
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
+    def mark_restoring(
+        self, checkpoint_id: str, *, seconds: float, fence: int | None = None
+    ) -> None:
+        check_fence(fence)
+        rows = self._rows(
+            "checkpoints.mark_restoring",
+            again=True,
+            id=uuid_or_none(checkpoint_id),
+            seconds=seconds,
+            fence=fence,
+        )
+        if not rows:
+            raise CheckpointNotFound(f"{self.url} has no checkpoint {checkpoint_id!r}")
+
+    def delete_checkpoints(
+        self,
+        checkpoint_ids: Sequence[str],
+        *,
+        fence: int | None = None,
+        spare_restoring: bool = False,
+    ) -> int:
         statement = statements.delete_statement(
-            checkpoint_ids, self.tenant, self.schema, fence=fence
+            checkpoint_ids,
+            self.tenant,
+            self.schema,
+            fence=fence,
+            spare_restoring=spare_restoring,
         )
         [(count,)] = self._link.rows(statement)
         return int(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, cast
 
 import apsw
@@ -78,7 +78,8 @@ class SqliteCheckpoints(SqliteSessions):
             if draft.consumes is not None:
                 self._consume(connection, draft, now)
             if replaced:
-                connection.execute(SQL["checkpoints.delete"], (self.tenant, text_list(replaced)))
+                values = (self.tenant, text_list(replaced), False, now)
+                connection.execute(SQL["checkpoints.delete"], values)
             stored_bytes = own_bytes + self._add_chunks(connection, chunks)
             self._require_chunks(connection, draft.expects)
             if draft.pack_required:
@@ -235,7 +236,30 @@ class SqliteCheckpoints(SqliteSessions):
 
         return self._file.write(mark)
 
-    def delete_checkpoints(self, checkpoint_ids: Sequence[str], *, fence: int | None = None) -> int:
+    def mark_restoring(
+        self, checkpoint_id: str, *, seconds: float, fence: int | None = None
+    ) -> None:
+        check_filter(checkpoint_id, "checkpoint id", str)
+        check_fence(fence)
+
+        def mark(connection: apsw.Connection) -> None:
+            moment = self._now()
+            now, until = stamp(moment), stamp(moment + timedelta(seconds=seconds))
+            key = checkpoint_id.lower()
+            self._fence_checkpoints(connection, text_list([key]), fence)
+            connection.execute(SQL["checkpoints.mark_restoring"], (until, key, self.tenant, now))
+            if not connection.changes():
+                raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
+
+        self._file.write(mark)
+
+    def delete_checkpoints(
+        self,
+        checkpoint_ids: Sequence[str],
+        *,
+        fence: int | None = None,
+        spare_restoring: bool = False,
+    ) -> int:
         ids = text_list([found.lower() for found in checkpoint_ids], "checkpoint id")
         check_fence(fence)
         if not checkpoint_ids:
@@ -243,7 +267,8 @@ class SqliteCheckpoints(SqliteSessions):
 
         def delete(connection: apsw.Connection) -> int:
             self._fence_checkpoints(connection, ids, fence)
-            connection.execute(SQL["checkpoints.delete"], (self.tenant, ids))
+            values = (self.tenant, ids, spare_restoring, self._clock())
+            connection.execute(SQL["checkpoints.delete"], values)
             return connection.changes()
 
         return self._file.write(delete)

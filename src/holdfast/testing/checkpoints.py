@@ -20,7 +20,7 @@ from holdfast.errors import (
     SessionNotFound,
 )
 from holdfast.ids import new_id
-from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
+from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, Trim
 from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store, first
 from holdfast.testing.drafts import Contract, agent, checkpoint, names, refs_to, session, stored
@@ -587,6 +587,18 @@ class CheckpointContract(Contract):
         assert store.list_checkpoints(CheckpointQuery(id=record.id)) == [twice]
         with pytest.raises(CheckpointNotFound):
             store.mark_restored(new_id())
+
+    def test_what_is_being_restored_is_neither_trimmed_nor_pruned(self, store: Store) -> None:
+        owner = store.create_session(session())
+        first, second = (store.put(checkpoint(owner.id, name=name)).record for name in "ab")
+        store.mark_restoring(first.id, seconds=600)
+        trimmed = store.put(checkpoint(owner.id, name="c", trim=Trim(keep=1)))
+        assert trimmed.removed == (second.id,)
+        assert store.delete_checkpoints([first.id], spare_restoring=True) == 0
+        store.mark_restoring(first.id, seconds=0)
+        assert store.delete_checkpoints([first.id], spare_restoring=True) == 1
+        with pytest.raises(CheckpointNotFound):
+            store.mark_restoring(first.id, seconds=600)
 
     def test_deleting_checkpoints_counts_those_that_were_there(self, store: Store) -> None:
         owner = store.create_session(session())

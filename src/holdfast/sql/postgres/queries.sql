@@ -256,10 +256,19 @@ RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.p
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at;
 
+-- name: checkpoints.mark_restoring
+UPDATE holdfast.session_checkpoints AS c
+SET restoring_until = clock_timestamp() + make_interval(secs => %(seconds)s::double precision)
+WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
+    AND (c.expires_at IS NULL OR c.expires_at > now()) AND holdfast.durably()
+    AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
+RETURNING c.id;
+
 -- name: checkpoints.delete
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[]) AND holdfast.durably()
+        AND (NOT %(spare_restoring)s OR c.restoring_until IS NULL OR c.restoring_until <= now())
         AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
     RETURNING c.id)
 SELECT count(*) FROM gone;

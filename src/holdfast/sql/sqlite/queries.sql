@@ -191,9 +191,14 @@ WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 UPDATE session_checkpoints SET restored_at = ?
 WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 
+-- name: checkpoints.mark_restoring
+UPDATE session_checkpoints SET restoring_until = ?
+WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
+
 -- name: checkpoints.delete
 DELETE FROM session_checkpoints
-WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?));
+WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
+    AND (NOT ? OR restoring_until IS NULL OR restoring_until <= ?);
 
 -- name: checkpoints.purge_expired
 DELETE FROM session_checkpoints WHERE tenant = ? AND expires_at <= ?;
