@@ -364,7 +364,10 @@ def refuse(workspace: Workspace, commit: str, project: Path) -> None:
     (project / "deleted-by-a-restore").write_text("x")
     before, own = picture(project), picture_of_git(project)
     outside = sorted(os.listdir(project.parent))
-    for options in ({}, {"dry_run": True}, {"move_head": True}, {"paths": ["a.txt"]}):
+    every: list[dict[str, Any]] = [
+        {}, {"dry_run": True}, {"move_head": True}, {"paths": ["a.txt"]},
+    ]  # fmt: skip
+    for options in every:
         with pytest.raises((SnapshotCorrupt, RestoreFailed)):
             workspace.restore(commit, **options)
         assert picture(project) == before

@@ -142,7 +142,10 @@ def links(root: Path) -> Iterator[None]:
     (root / "becomes-file").symlink_to("run.sh")
     (root / "becomes-link").write_text("file")
     os.symlink(b"na\xefve\n", os.fsencode(root / "odd"))
+    (root / "only-links" / "deep").mkdir(parents=True)
+    (root / "only-links" / "deep" / "up").symlink_to("..")
     yield
+    shutil.rmtree(root / "only-links")
     for name in ("dangling", "absolute", "up", "becomes-file", "becomes-link"):
         (root / name).unlink()
     (root / "dangling").symlink_to("src")

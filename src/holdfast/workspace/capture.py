@@ -268,6 +268,9 @@ class Capture:
             if _DOT_GIT in folders:
                 folders.remove(_DOT_GIT)
                 found = True
+            if any(os.path.islink(os.path.join(where, one)) for one in folders):
+                # A link to a directory is listed as one.
+                return True
             for name in names:
                 path = os.path.relpath(os.path.join(where, name), self._store.root)
                 mode = _lstat(self._store.root / path)

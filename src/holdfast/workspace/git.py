@@ -38,7 +38,7 @@ from holdfast.workspace.base import (
     Sweep,
     Usage,
 )
-from holdfast.workspace.capture import NOTE, Capture
+from holdfast.workspace.capture import NOTE, Capture, read_cache
 from holdfast.workspace.compare import changes_between, text_between
 from holdfast.workspace.details import Details
 from holdfast.workspace.packs import export_pack, import_pack
@@ -268,10 +268,13 @@ class Workspace:
         if not self._store.exists():
             return Sweep(0, 0, dry_run)
         with self._store.using(alone=True), self._store.working():
+            # It needs its snapshots, whether or not anything else does.
+            finish_interrupted(self._store, self.limits, Repository.find(self.root))
             held = self._store.kept(self._group).get(self._group, set())
             orphans = held - set(needed())
             before = self._store.size()
             if not dry_run:
+                self._store.hold_last(read_cache(self._store).get("commit"))
                 self._store.release(self._group, sorted(orphans))
                 if repack:
                     self._store.repack()

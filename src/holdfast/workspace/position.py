@@ -216,7 +216,7 @@ class Mover:
 
     def conclude(self) -> None:
         """Take the word back."""
-        (self._repository.git_dir / _TOKEN).unlink(missing_ok=True)
+        forget_announcement(self._repository)
 
     def move(self, label: str) -> Move:
         """Move HEAD, branch, index and notes; abandoned commits are kept under a reference.
@@ -313,14 +313,19 @@ class Mover:
     def _move_references(self) -> None:
         branch, commit = self._position.branch, self._position.commit
         said = ("-m", "holdfast: move to a checkpoint")
+        head = self._repository.head()
         if branch is None:
-            self._run("update-ref", *said, "--no-deref", "HEAD", str(commit))
+            if head != commit:
+                self._run("update-ref", *said, "--no-deref", "HEAD", str(commit))
             return
-        if commit is not None:
+        # What is right already is not written again: somebody may hold it.
+        there = self._resolve(branch)
+        if commit is not None and there != commit:
             self._run("update-ref", *said, branch, commit)
-        elif self._resolve(branch) is not None:
+        elif commit is None and there is not None:
             self._run("update-ref", "-d", branch)
-        self._run("symbolic-ref", *said, "HEAD", branch)
+        if head != self._position.head:
+            self._run("symbolic-ref", *said, "HEAD", branch)
 
     def _run(self, *arguments: str) -> None:
         self._git.run(*arguments, variables=_WHO)
@@ -399,6 +404,11 @@ class Mover:
         return {
             name: contents[entry.blob] for name, entry in entries.items() if entry.blob in contents
         }
+
+
+def forget_announcement(repository: Repository) -> None:
+    """Remove the word of a restore that will not move the repository any more."""
+    (repository.git_dir / _TOKEN).unlink(missing_ok=True)
 
 
 def _is_note(name: str) -> bool:

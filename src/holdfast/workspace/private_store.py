@@ -29,12 +29,13 @@ from holdfast.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
     WorkspaceBusy,
+    WorkspaceFull,
     WorkspaceRefused,
     WorkspaceUnavailable,
 )
 from holdfast.workspace.base import Entry, Problem
 from holdfast.workspace.incoming import Incoming
-from holdfast.workspace.process import HELD, Deadline, Git
+from holdfast.workspace.process import HELD, NO_ROOM, Deadline, Git
 
 try:
     import fcntl
@@ -146,15 +147,21 @@ class PrivateStore:
     @contextmanager
     def working(self, seconds: float = _PATIENCE) -> Iterator[None]:
         """Be the only one that captures, restores or sweeps."""
-        with self._locked(_WORK, shared=False, seconds=seconds) as handle:
-            self.secure()
-            if os.pread(handle, 1, 0) == _BUSY:
-                self._tidy_up()
-            with suppress(OSError):
-                os.pwrite(handle, _BUSY, 0)
-            yield
-            with suppress(OSError):
-                os.pwrite(handle, _DONE, 0)
+        try:
+            with self._locked(_WORK, shared=False, seconds=seconds) as handle:
+                if os.pread(handle, 1, 0) == _BUSY:
+                    self._tidy_up()
+                with suppress(OSError):
+                    os.pwrite(handle, _BUSY, 0)
+                yield
+                with suppress(OSError):
+                    os.pwrite(handle, _DONE, 0)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise WorkspaceFull(
+                f"no room is left for the snapshots of {self.root}: {error}. The files are as they were"
+            ) from error
 
     @contextmanager
     def using(self, *, alone: bool = False, seconds: float = _PATIENCE) -> Iterator[None]:
@@ -350,6 +357,11 @@ class PrivateStore:
         if missing:
             lines = "".join(f"update {one} {commit}\n" for one in missing)
             self.git.run("update-ref", "--stdin", stdin=lines.encode(), deadline=deadline)
+
+    def hold_last(self, commit: str | None) -> None:
+        """Hold what the next capture builds on, should a killed one have let it slip."""
+        if commit is not None and _read(self.home / _LAST).strip() != commit.encode():
+            self.git.run("update-ref", _LAST, commit)
 
     def kept(self, group: str | None = None) -> dict[str, set[str]]:
         """Return the commits that are held, by group."""

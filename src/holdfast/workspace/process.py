@@ -8,8 +8,10 @@ switched off by settings that are handed over in the environment, where they win
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -39,7 +41,16 @@ _SAFE: Final = {
 # Open files that every git of this context holds too. A lock on one of them lasts until the last git has
 # ended, so that whoever comes after a killed process does not meet a git of its that is still writing.
 HELD: Final[ContextVar[tuple[int, ...]]] = ContextVar("held", default=())
-_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+# What the system ends a process with that lets a file grow beyond its limit; not on Windows.
+_TOO_LARGE: Final = getattr(signal, "SIGXFSZ", 0)
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FULL: Final = (
+    "No space left on device",
+    "Out of diskspace",
+    "couldn't write ",
+    "Disk quota exceeded",
+    "File too large",
+)
 
 
 class Deadline:
@@ -180,7 +191,7 @@ def finish(
     if process.returncode not in tuple(ok):
         said = err.decode("utf-8", "backslashreplace").strip()
         what = f"git {next(iter(arguments), '')} failed ({process.returncode}): {said}"
-        if any(sign in said for sign in _FULL):
+        if process.returncode == -_TOO_LARGE or any(sign in said for sign in _FULL):
             raise WorkspaceFull(f"no room for the project's files; nothing was changed. {what}")
         raise WorkspaceUnavailable(what)
     return out

@@ -8,7 +8,6 @@ reverts it where finishing fails. What somebody changed between the kill and the
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +31,16 @@ from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between
 from holdfast.workspace.details import Details
 from holdfast.workspace.plan import Keep, Plan, Side, make_plan
-from holdfast.workspace.position import Move, Mover, Position, from_document, to_document
+from holdfast.workspace.position import (
+    Move,
+    Mover,
+    Position,
+    forget_announcement,
+    from_document,
+    to_document,
+)
 from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.process import NO_ROOM
 from holdfast.workspace.repository import Repository
 
 # Called with the safety snapshot before anything is changed: may tell what this is for, or raise.
@@ -45,7 +52,6 @@ JOURNAL: Final = "journal.json"
 SAFETY_GROUP: Final = "safety"
 # What is to be written is kept from its check until then, up to so many bytes.
 _IN_MEMORY: Final = 64 * MB
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Restore:
@@ -225,7 +231,7 @@ class Restore:
         if mover is not None:
             mover.conclude()
         if isinstance(error, OSError):
-            kind = WorkspaceFull if error.errno in _NO_ROOM else RestoreFailed
+            kind = WorkspaceFull if error.errno in NO_ROOM else RestoreFailed
             raise kind(
                 f"the restore stopped and was taken back: {error}. The files are as before"
             ) from error
@@ -240,6 +246,8 @@ def finish_interrupted(
 ) -> RestoreReport | None:
     """Finish the restore that a journal tells of, or take it back. Needs the work lock."""
     if not (store.home / JOURNAL).exists():
+        if repository is not None:
+            forget_announcement(repository)
         return None
     journal = store.read_note(JOURNAL)
     try:

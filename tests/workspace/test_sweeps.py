@@ -1,0 +1,167 @@
+"""A sweep takes what nothing needs, all of it, and nothing else, whoever else is at work."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Workspace
+from tests.workspace.children import run_python
+from tests.workspace.killing import Killer, killer
+from tests.workspace.pictures import picture
+
+
+@pytest.fixture(scope="module")
+def deadly() -> Iterator[Killer]:
+    with killer() as one:
+        yield one
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "a").write_text("one")
+    return path
+
+
+def save(root: Path, number: int) -> str:
+    (root / "noise").write_bytes(random.Random(number).randbytes(30_000))
+    (root / f"file{number}").write_text(str(number))
+    return Workspace(root).snapshot().commit
+
+
+def test_orphans_are_swept_and_the_others_kept(root: Path) -> None:
+    commits = [save(root, number) for number in range(8)]
+    workspace = Workspace(root)
+    other = Workspace(root, group="another")
+    theirs = other.snapshot().commit
+    before = workspace.usage()
+    needed = commits[::3]
+    preview = workspace.gc(lambda: needed, dry_run=True)
+    assert (preview.snapshots, preview.dry_run) == (5, True)
+    assert workspace.usage() == before
+    swept = workspace.gc(lambda: needed)
+    assert swept.snapshots == 5
+    after = workspace.usage()
+    assert before.bytes - after.bytes == swept.bytes
+    assert swept.bytes > 100_000
+    assert workspace.snapshots() == set(needed)
+    assert other.snapshots() == {theirs}
+    assert workspace.verify() == other.verify() == []
+    for number, commit in enumerate(commits):
+        # The last one is what the next capture builds on.
+        assert workspace.has(commit) == (commit in (*needed, commits[-1]))
+        if commit in needed:
+            assert workspace.read(commit, f"file{number}") == str(number).encode()
+    assert workspace.gc(lambda: needed).snapshots == 0
+    assert workspace.gc(list).snapshots == 3
+
+
+def test_a_project_that_went_back_can_be_saved_after_a_sweep(root: Path) -> None:
+    workspace = Workspace(root)
+    first = workspace.snapshot().commit
+    second = save(root, 1)
+    workspace.restore(first)
+    before = picture(root)
+    workspace.gc(lambda: [second])
+    again = workspace.snapshot()
+    assert again.commit == first
+    assert workspace.verify([again.commit, second]) == []
+    (root / "a").write_text("changed")
+    workspace.restore(again.commit)
+    assert picture(root) == before
+
+
+def test_a_sweep_before_the_first_save_finds_nothing(root: Path) -> None:
+    assert Workspace(root).gc(list).snapshots == 0
+    assert not (root / ".agents").exists()
+
+
+def test_sweeps_beside_saves_take_nothing_that_is_about_to_be_named(root: Path) -> None:
+    run_python(
+        """
+names = root.parent / "names"
+names.mkdir()
+def needed():
+    return [one.name for one in names.iterdir()]
+children = []
+for number in range(4):
+    child = os.fork()
+    if not child:
+        workspace = Workspace(root)
+        for turn in range(6):
+            if number == 3:
+                workspace.gc(needed)
+                continue
+            (root / f"file{number}").write_text(f"{number} {turn}")
+            with workspace.saving():
+                commit = workspace.snapshot().commit
+                (names / commit).touch()
+        os._exit(0)
+    children.append(child)
+for child in children:
+    assert os.waitpid(child, 0)[1] == 0
+workspace = Workspace(root)
+assert len(needed()) >= 6
+assert workspace.verify(needed()) == []
+workspace.gc(needed)
+assert workspace.verify(needed()) == []
+assert workspace.snapshots() == set(needed())
+""",
+        root,
+    )
+
+
+def test_a_sweep_finishes_a_killed_restore_first(root: Path, deadly: Killer) -> None:
+    workspace = Workspace(root)
+    saved = workspace.snapshot().commit
+    new = picture(root)
+    (root / "a").write_text("two")
+    (root / "b").write_text("only in the safety snapshot")
+    old = picture(root)
+    number = 1
+    while not (workspace.store_dir / "journal.json").exists():
+        assert deadly.attempt(root, "restore", saved, at=number)
+        number += 1
+        assert picture(root) == old
+    # Dead with its plan on disk and nothing done.
+    workspace.gc(list)
+    assert picture(root) == new
+    assert not (workspace.store_dir / "journal.json").exists()
+    assert workspace.verify([workspace.snapshot().commit]) == []
+
+
+def sweep_killed(root: Path, deadly: Killer, *, stride: int) -> int:
+    commits = [save(root, number) for number in range(5)]
+    needed = [commits[1], commits[3]]
+    attempts = 0
+    number = 1
+    while True:
+        copy = root.parent / f"copy{number}"
+        shutil.copytree(root, copy)
+        killed = deadly.attempt(copy, "gc", needed, at=number)
+        workspace = Workspace(copy)
+        assert workspace.verify(needed) == []
+        assert picture(copy) == picture(root)
+        assert workspace.verify([workspace.snapshot().commit]) == []
+        workspace.gc(lambda: needed)
+        assert workspace.snapshots() == set(needed)
+        assert workspace.verify() == []
+        assert not workspace.has(commits[0])
+        home = workspace.store_dir
+        assert not [*home.rglob("tmp_*"), *home.rglob(".tmp-*"), *home.rglob("*.new")]
+        assert len(list((home / "objects" / "pack").glob("*.pack"))) == 1
+        shutil.rmtree(copy)
+        if not killed:
+            return attempts
+        attempts += 1
+        number += stride
+
+
+def test_a_sweep_killed_at_any_step_is_made_up_for(root: Path, deadly: Killer) -> None:
+    assert sweep_killed(root, deadly, stride=1) > 4
