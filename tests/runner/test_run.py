@@ -165,7 +165,7 @@ def test_a_parked_session_is_started_once_when_its_time_has_come(project: Path) 
         [record] = manager.list_sessions()
         session = manager.resume_session(record.id)
         session.update_metadata({"command": [sys.executable, "-c", "open('ran', 'a').write('x')"]})
-        until = utc_now() + timedelta(seconds=2)
+        until = utc_now() + timedelta(seconds=6)
         session.pause("rate_limit", until=until)
     assert holdfast(project, "resume", "--when-due").returncode == 0
     assert not (project / "ran").exists()

@@ -23,9 +23,9 @@ from holdfast.drill import DrillReport, run_drill
 @click.option("--seed", type=int, help="Repeat the choices of an earlier drill.")
 @common_options
 def command(common: Common, kills: int, target: float, seed: int | None) -> None:
-    """Kill a worker with SIGKILL at random moments of saves, steps, pauses and rollbacks.
+    """Kill a worker again and again, and count what comes back.
 
-    It works in a directory of its own: on an embedded store, or with --url on yours, in a session of its
+    It is killed with SIGKILL at random moments of saves, steps, pauses and rollbacks. It works in a directory of its own: on an embedded store, or with --url on yours, in a session of its
     own that is erased afterwards. Fails when fewer than --target per cent of the kills were recovered
     from, or anything acknowledged was lost, repeated or damaged.
 

@@ -53,9 +53,9 @@ def command(
     within: float,
     take_over: bool,
 ) -> None:
-    """Make a session active, show what to go on from, and start its program again.
+    """Make a session active, and start its program again.
 
-    Takes the session named, or the most recent unfinished one of this project, on the present git
+    Shows what to go on from. Takes the session named, or the most recent unfinished one of this project, on the present git
     branch if there is one. A session that `holdfast run` began gets its command started again, with
     HOLDFAST_BRIEF naming a file that tells where it was. Another one becomes active and is held for
     this command only: a program that calls resume_session goes on with it.

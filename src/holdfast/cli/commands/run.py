@@ -16,9 +16,9 @@ from holdfast.ids import new_id
 @click.command(
     "run",
     short_help="Run a program as a session, saved while it works.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
-@click.argument("command_line", nargs=-1, required=True, metavar="-- COMMAND...")
+@click.argument("program", nargs=-1, required=True, metavar="-- PROGRAM...")
 @click.option("--task", metavar="TEXT", help="What the program is to do; the command by default.")
 @click.option("--agent-type", metavar="TYPE", help="What kind of agent it is; its name by default.")
 @click.option(
@@ -31,12 +31,12 @@ from holdfast.ids import new_id
 @common_options
 def command(
     common: Common,
-    command_line: tuple[str, ...],
+    program: tuple[str, ...],
     task: str | None,
     agent_type: str | None,
     interval: float,
 ) -> None:
-    """Run a program as a session.
+    """Run a program as a session, saved while it works.
 
     The project's files are saved before it starts, while it works as far as they change, and when it
     ends. One that ends well completes the session; one that fails leaves a failure checkpoint; Ctrl-C
@@ -50,7 +50,7 @@ def command(
     """
     with common.open(create=True, owner=runner.owner_of(new_id())) as manager:
         outcome = runner.start(
-            manager, command_line, agent_type=agent_type, task=task, interval=interval or None
+            manager, program, agent_type=agent_type, task=task, interval=interval or None
         )
     if common.json:
         answer({"run": {"session_id": outcome.session_id, "exit_code": outcome.exit_code}})
