@@ -49,7 +49,7 @@ from holdfast.workspace.repository import Repository, read_git_state, read_head
 
 if TYPE_CHECKING:
     from holdfast.sessions.manager import SessionManager
-    from holdfast.sessions.session import Surroundings
+    from holdfast.sessions.held import Surroundings
 
 DECISION: Final = "decision"
 LEARNING: Final = "learning"

@@ -42,8 +42,9 @@ from holdfast.model import (
 from holdfast.retention import Decision, Policy, plan_prune
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import ProjectFiles, limits_from
+from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_session_record
-from holdfast.sessions.session import Session, Surroundings
+from holdfast.sessions.session import Session
 from holdfast.stores import Store, open_store
 from holdfast.stores.base import first
 from holdfast.verification import Damage, VerifyReport, verify_store

@@ -1,101 +1,48 @@
-"""One session: save, load, list, log, fork, finish."""
+"""One session: everything that can be done with it, over what `saving` and `held` know."""
 
 from __future__ import annotations
 
 import functools
-import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from os import PathLike
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.brief import MAX_TOKENS, Brief
 from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
 from holdfast.errors import (
-    CheckpointExists,
-    CheckpointNotFound,
     CheckpointProtected,
     HoldfastError,
-    IllegalTransition,
-    IntegrityError,
-    InvalidFilter,
-    NotResumable,
-    PackMissing,
-    SessionNotFound,
-    SessionNotHeld,
-    SessionPaused,
-    StateNotSerializable,
 )
-from holdfast.ids import check_name, check_session_id, check_uuid, label_for, new_id
-from holdfast.leases import Hold, Leases
-from holdfast.locks import RLock
+from holdfast.ids import check_name, check_session_id, new_id
+from holdfast.leases import Hold
 from holdfast.model import (
-    CHECKPOINT_TYPES,
-    LOG_LEVELS,
     SESSION_TRANSITIONS,
-    TYPE_OF_CLASS,
     CheckpointQuery,
-    CheckpointRecord,
-    LogRecord,
-    NewCheckpoint,
     NewSession,
-    PutResult,
-    RetentionClass,
     SessionRecord,
-    SessionStatus,
     utc_now,
 )
-from holdfast.preflight import MemoryRefReport, Preflight, check_memory_refs
+from holdfast.preflight import Preflight
 from holdfast.processes import owner_name
-from holdfast.recording import Recorder
-from holdfast.retention import Policy
 from holdfast.sessions.autosaved import AutosavedSession
-from holdfast.sessions.briefing import DECISION, brief_of, note_data, preflight_of
+from holdfast.sessions.briefing import brief_of, preflight_of
 from holdfast.sessions.checkpoint import Checkpoint, Content
-from holdfast.sessions.files import Captured, ProjectFiles, context_of_files
+from holdfast.sessions.files import Captured
+from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
-from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
-from holdfast.state.codec import dump_document
-from holdfast.state.documented import tasks_in, validate_documented
-from holdfast.state.tags import normalise
+from holdfast.sessions.saving import SavingSession
 from holdfast.stores.base import Store, first
 from holdfast.stores.checks import as_utc
-from holdfast.workspace.base import Progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_CLASS_OF_TYPE: Final[Mapping[str, RetentionClass]] = {
-    "manual": "manual",
-    "auto": "automatic",
-    "failure": "failure",
-}
 
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a session needs besides its store: rules, leases, and the project it works in, if any."""
-
-    policy: Policy
-    project_dir: Path
-    files: ProjectFiles | None
-    leases: Leases
-
-    @property
-    def place(self) -> str:
-        """The project's directory, as sessions say where they were created."""
-        # A name need not be valid text, and only text can be stored.
-        return os.fsencode(self.project_dir.resolve()).decode("utf-8", "backslashreplace")
-
-
-class Session:
+class Session(SavingSession):
     """One line of work of one agent. Get one from a `SessionManager`.
 
     A session object may be used from several threads; each call is atomic on its own. One that was
@@ -111,271 +58,10 @@ class Session:
         around: Surroundings,
         hold: Hold | None = None,
     ) -> None:
-        self._store = store
-        self._around = around
-        self._record = record
-        self._hold = hold
-        if hold is not None:
-            # An object that nobody can reach any more cannot write, and must not keep others waiting.
-            weakref.finalize(self, hold.abandon).atexit = False
-        self._recorder = Recorder()
-        self._fence = functools.partial(_fence, hold, record.id)
-        self._ledger = Ledger(store, record.id, self._fence)
-        self._paused_for: timedelta | None = None
-        self._lock = RLock()
-        # The checkpoint that the next save builds on, and the tasks completed up to it.
-        self._head: str | None = None
-        self._completed: list[dict[str, Any]] = []
-        self._fresh = True
+        super().__init__(store, record, around, hold)
         self._savers: weakref.WeakSet[Autosave[Checkpoint]] = weakref.WeakSet()
-        # Paths that the agent told of since the last save, and warnings given already.
-        self._wrote: set[str] = set()
-        # What the last checkpoint says of the files, and their snapshot.
-        self._files_context: dict[str, Any] = {}
-        self._files_commit: str | None = None
-        self._warned: set[str] = set()
 
-    # What it is ------------------------------------------------------------------------------
-
-    @property
-    def record(self) -> SessionRecord:
-        """The session's row as this object last saw it; `refresh` reads it again."""
-        return self._record
-
-    @property
-    def id(self) -> str:
-        """The session's id, also called its thread id."""
-        return self._record.id
-
-    @property
-    def agent_id(self) -> str:
-        """The agent that works here."""
-        return self._record.agent_id
-
-    @property
-    def agent_type(self) -> str:
-        """What kind of agent works here."""
-        return self._record.agent_type
-
-    @property
-    def task_description(self) -> str | None:
-        """What the work is about."""
-        return self._record.task_description
-
-    @property
-    def status(self) -> SessionStatus:
-        """Where the session stands: active, paused, interrupted, completed, failed or stopped."""
-        return self._record.status
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The session's own metadata."""
-        return self._record.metadata or {}
-
-    @property
-    def created_at(self) -> datetime:
-        """When the session was created."""
-        return self._record.created_at
-
-    @property
-    def is_held(self) -> bool:
-        """Whether this object holds the session's lease, as far as this process knows."""
-        return self._hold is not None and self._hold.is_held
-
-    @property
-    def paused_for(self) -> timedelta | None:
-        """How long the session was paused before it was resumed here; None if it was not."""
-        return self._paused_for
-
-    def close(self, *, release: bool | None = None) -> None:
-        """Give the session's lease back; nothing can be written through this object any more.
-
-        Others can resume the session at once. Closing twice is fine. The lease of an owner
-        ``agent:…`` is given back only with ``release=True``, since other processes may share it.
-        """
-        if self._hold is not None:
-            self._hold.release(whole=release)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # A lease that cannot be given back expires; what went wrong in the block matters more.
-        with suppress(HoldfastError):
-            self.close()
-
-    def __repr__(self) -> str:
-        return f"<Session {self.id} {self.agent_type} {self.status}>"
-
-    def refresh(self) -> Session:
-        """Read the session's row again."""
-        record = self._store.find_session(self.id)
-        if record is None:
-            raise SessionNotFound(f"session {self.id} was erased")
-        self._record = record
-        return self
-
-    # Saving ----------------------------------------------------------------------------------
-
-    def save_checkpoint(
-        self,
-        name: str | None = None,
-        *,
-        state: Mapping[str, Any] | None = None,
-        description: str | None = None,
-        checkpoint_type: str | None = None,
-        retention_class: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        overwrite: bool = False,
-        resumable: bool = True,
-        pinned: bool = False,
-        expires_in: timedelta | None = None,
-        checkpoint_id: str | None = None,
-        workspace: bool = True,
-        paths: Sequence[str | PathLike[str]] | None = None,
-        progress: Progress | None = None,
-    ) -> Checkpoint:
-        """Save a checkpoint. When this returns, a power cut cannot take it back.
-
-        Without a ``name`` one is made from the id; a name that exists raises `CheckpointExists`
-        unless ``overwrite`` is set. ``retention_class`` decides how long it is kept and implies
-        the ``checkpoint_type``; giving only the type picks the usual class. A retry with the same
-        ``checkpoint_id``, name and state is safe: it stores nothing twice. A completed session
-        takes no more checkpoints: fork it. Raises `LeaseLost`, and stores nothing, when another
-        worker has taken the session over.
-
-        The project's files are captured along with the state, unless ``workspace`` is false. With
-        ``paths`` only those are looked at: for a caller that knows what it wrote. ``progress`` is
-        called with how many files of how many are read, when a capture has many to read.
-        """
-        self._check_open()
-        self._fence()
-        kept_as = _retention_class(checkpoint_type, retention_class)
-        if name is not None:
-            check_name(name)
-        document = _document(state)
-        validate_documented(document)
-        with ExitStack() as stack:
-            captured = Captured()
-            if self._around.files is not None and workspace:
-                captured = stack.enter_context(
-                    self._around.files.captured(paths, told=sorted(self._wrote), progress=progress)
-                )
-            saved = self._save(
-                state=document,
-                captured=captured,
-                name=name,
-                description=description,
-                retention_class=kept_as,
-                metadata=metadata,
-                overwrite=overwrite,
-                resumable=resumable,
-                pinned=pinned,
-                expires_in=expires_in,
-                checkpoint_id=checkpoint_id,
-            )
-        if captured.problem is not None:
-            self._warn_once(f"files are not captured: {captured.problem}")
-        return saved
-
-    def _save(
-        self,
-        *,
-        state: dict[str, Any],
-        captured: Captured,
-        name: str | None = None,
-        description: str | None = None,
-        retention_class: RetentionClass = "manual",
-        metadata: Mapping[str, Any] | None = None,
-        overwrite: bool = False,
-        resumable: bool = True,
-        pinned: bool = False,
-        expires_in: timedelta | None = None,
-        checkpoint_id: str | None = None,
-    ) -> Checkpoint:
-        """Store a checkpoint whose files are captured already."""
-        identity = check_uuid(checkpoint_id, "checkpoint id") if checkpoint_id else new_id()
-        title = name if name is not None else f"{retention_class}-{identity}"
-        fence = self._fence()
-        now = utc_now()
-        git = captured.git
-        with self._lock:
-            self._pick_up()
-            carried = carried_tasks(self._completed, state)
-            about_files = captured.context()
-            context = {**({CARRIED: carried} if carried else {}), **about_files}
-            for attempt in self._recorder.attempts(state, context or None):
-                with attempt as encoded:
-                    result = self._put(
-                        NewCheckpoint(
-                            id=identity,
-                            session_id=self.id,
-                            name=title,
-                            manifest=encoded.manifest,
-                            refs=encoded.refs,
-                            chunks=encoded.chunks,
-                            expects=encoded.expects,
-                            size_bytes=encoded.size_bytes,
-                            checkpoint_type=TYPE_OF_CLASS[retention_class],
-                            retention_class=retention_class,
-                            parent_id=self._head,
-                            label=label_for(now) if retention_class != "step" else None,
-                            description=description,
-                            git_branch=git.branch if git else None,
-                            git_commit=git.commit if git else None,
-                            git_uncommitted=git.uncommitted if git else False,
-                            workspace_commit=captured.commit,
-                            pack_required=captured.packed,
-                            resumable=resumable,
-                            pinned=pinned,
-                            expires_at=_expiry(now, expires_in),
-                            metadata=metadata,
-                            replace=overwrite,
-                            fence=fence,
-                            trim=self._around.policy.trim_for(retention_class),
-                        ),
-                        captured,
-                    )
-                    if not result.created:
-                        self._check_retry(result.record, title, state)
-            self._completed = completed_tasks([*carried, *tasks_in(state)])
-            self._head = result.record.id
-            if not resumable or expires_in is not None:
-                # Nobody can count on this one: the same state, saved by itself, is worth a save.
-                self._recorder.forget()
-            self._wrote.difference_update(captured.told)
-            self._files_context, self._files_commit = about_files, captured.commit
-        return Checkpoint.of(result.record, self._store)
-
-    def _put(self, draft: NewCheckpoint, captured: Captured) -> PutResult:
-        try:
-            return self._store.put(draft)
-        except PackMissing:
-            if captured.snapshot is None or self._around.files is None:
-                raise
-            # A sweep came between the pack and its checkpoint.
-            self._around.files.send(captured.snapshot)
-            return self._store.put(draft)
-
-    def wrote(self, *paths: str | PathLike[str]) -> None:
-        """Tell which files this session wrote, so that the next save records it.
-
-        A rollback with ``only_mine`` goes by it. Sessions that never tell are taken to have written
-        whatever changed before their saves.
-        """
-        if self._around.files is not None:
-            relative = self._around.files.workspace.relative
-            self._wrote.update(relative(path) for path in paths)
-
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            self.log("warning", message)
+    # Guarding ----------------------------------------------------------------------------
 
     def record_failure(
         self, error: BaseException, *, state: Mapping[str, Any] | None = None
@@ -467,7 +153,7 @@ class Session:
         self._savers.add(saver)
         return saver
 
-    # Effects ---------------------------------------------------------------------------------
+    # Effects -----------------------------------------------------------------------------
 
     def step(
         self,
@@ -498,6 +184,7 @@ class Session:
 
     @overload
     def effect(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
     @overload
     def effect(
         self,
@@ -510,6 +197,7 @@ class Session:
         reconcile: Callable[[Effect], Verdict | None] | None = None,
         idempotent: bool = False,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
     def effect(
         self,
         function: Callable[..., Any] | None = None,
@@ -541,78 +229,7 @@ class Session:
         """List the recorded effects of the session, in the order of their last start."""
         return self._ledger.effects(status=status, limit=limit)
 
-    # Reading ---------------------------------------------------------------------------------
-
-    def load_checkpoint(self, reference: str, *, force: bool = False) -> Checkpoint:
-        """Restore a checkpoint: return it with its state, and let the next save build on it.
-
-        ``reference`` is a name, an id, a label or the beginning of an id. Sets ``restored_at`` and
-        logs the restore. Raises `NotResumable` for one that was saved so, unless ``force`` is set.
-        """
-        record = get_checkpoint_record(self._store, self.id, reference)
-        if not record.resumable and not force:
-            raise NotResumable(
-                f"checkpoint {record.name!r} was saved as not resumable; "
-                "load an earlier one, or this one with force=True"
-            )
-        loaded = self._take_up(record)
-        # To have gone back is a change that the next autosave records.
-        self._recorder.forget()
-        self.log("info", f"restored checkpoint {record.name}", data={"checkpoint": record.id})
-        return loaded
-
-    def get_checkpoint(self, reference: str) -> Checkpoint:
-        """Look at a checkpoint without restoring it."""
-        return Checkpoint.of(get_checkpoint_record(self._store, self.id, reference), self._store)
-
-    def latest_checkpoint(self, *, resumable: bool | None = None) -> Checkpoint:
-        """Look at the newest checkpoint, or the newest resumable one."""
-        found = self._find_latest(resumable=resumable)
-        if found is None:
-            kind = "resumable checkpoint" if resumable else "checkpoint"
-            raise CheckpointNotFound(f"session {self.id} has no {kind}")
-        return found
-
-    def list_checkpoints(
-        self,
-        *,
-        limit: int | None = None,
-        checkpoint_type: str | None = None,
-        retention_class: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[Checkpoint]:
-        """List checkpoints, newest first. No payload is read until a ``state`` is asked for."""
-        query = CheckpointQuery(
-            self.id,
-            namespace="",
-            checkpoint_type=checkpoint_type,
-            retention_class=retention_class,
-            metadata=metadata or {},
-            limit=limit,
-        )
-        return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The state to go on from, as `get_state` reads it."""
-        return self.get_state()
-
-    def get_state(self) -> dict[str, Any]:
-        """Read the state of the checkpoint last saved or loaded here, else the latest resumable.
-
-        A session that has none yet goes on from the latest of the session that it continues.
-        """
-        if self._head is not None and (loaded := self._store.load(self._head)) is not None:
-            return loaded[1].state
-        for record in self.lineage():
-            query = CheckpointQuery(record.id, namespace="", resumable=True, limit=1)
-            if found := self._store.list_checkpoints(query):
-                return Checkpoint.of(found[0], self._store).state
-        return self.latest_checkpoint(resumable=True).state
-
-    def check_memory_refs(self) -> list[MemoryRefReport]:
-        """Tell which memory references of the present state are present, missing or changed."""
-        return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
+    # Going on ----------------------------------------------------------------------------
 
     def brief(
         self,
@@ -653,7 +270,7 @@ class Session:
             self._store, self._record, self._around, head=self._head, tools=tools, files=files
         )
 
-    # Going back ------------------------------------------------------------------------------
+    # Going back --------------------------------------------------------------------------
 
     def rollback(
         self,
@@ -721,14 +338,7 @@ class Session:
             self.log("info", f"{what} {name}", data={"checkpoint": report.checkpoint.id})
         return report
 
-    def _present_state(self) -> dict[str, Any]:
-        """Return the state last saved or loaded, an empty one before the first save."""
-        try:
-            return self.get_state()
-        except CheckpointNotFound:
-            return {}
-
-    # Changing --------------------------------------------------------------------------------
+    # Changing ----------------------------------------------------------------------------
 
     def delete_checkpoint(self, reference: str, *, force: bool = False) -> None:
         """Remove a checkpoint. Pinned and feature checkpoints need ``force``."""
@@ -801,18 +411,6 @@ class Session:
         self.close(release=True)
         return saved
 
-    def lineage(self) -> list[SessionRecord]:
-        """Return this session and those that it continues, one after the other, this one first."""
-        found = [self._record]
-        seen = {self.id}
-        while (before := found[-1].continues_id) is not None and before not in seen:
-            record = self._store.find_session(before)
-            if record is None:
-                break
-            seen.add(before)
-            found.append(record)
-        return found
-
     def complete(self) -> None:
         """Mark the work as done. A completed session is final; fork it to go on.
 
@@ -827,38 +425,7 @@ class Session:
         if error is not None:
             self.log("error", str(error) or type(error).__name__)
 
-    def update_metadata(self, changes: Mapping[str, Any]) -> None:
-        """Merge ``changes`` into the session's metadata."""
-        self._record = self._store.update_session(
-            self.id, merge_metadata=changes, fence=self._fence()
-        )
-
-    # Logs ------------------------------------------------------------------------------------
-
-    def log(self, level: str, message: str, *, data: Mapping[str, Any] | None = None) -> LogRecord:
-        """Append a line to the session's log; levels are debug, info, warning and error."""
-        if level not in LOG_LEVELS:
-            raise InvalidFilter(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        return self._store.append_log(self.id, level, message, data)
-
-    def decision(
-        self, text: str, *, rationale: str | None = None, alternatives: Sequence[str] = ()
-    ) -> LogRecord:
-        """Record a decision, so that whoever comes next knows of it, and why.
-
-        It is durable at once and independent of checkpoints: a rollback does not take it back. Briefs
-        of this session and of those that continue it list it, and so does the handoff.
-        """
-        data = note_data(DECISION, text, rationale, alternatives)
-        return self.log("info", f"decision: {text}", data=data)
-
-    def logs(
-        self, *, level: str | None = None, limit: int | None = None, offset: int = 0
-    ) -> list[LogRecord]:
-        """Return log lines in the order of the calls."""
-        return self._store.list_logs(self.id, level=level, limit=limit, offset=offset)
-
-    # Inside ----------------------------------------------------------------------------------
+    # Inside ------------------------------------------------------------------------------
 
     def resume_from(self, reference: str | None, *, force: bool = False) -> None:
         """Take up the named or the latest resumable checkpoint; none at all is a fresh start.
@@ -882,15 +449,6 @@ class Session:
         if paused_at is not None:
             self._paused_for = max(resumed_at - paused_at, timedelta(0))
 
-    def _restore(self, reference: str | None, *, force: bool) -> None:
-        if reference is not None:
-            self.load_checkpoint(reference, force=force)
-            return
-        latest = self._find_latest(resumable=True)
-        if latest is not None:
-            self._take_up(latest)
-            self.log("info", f"resumed from {latest.name}", data={"checkpoint": latest.id})
-
     def open_ledger(self) -> Ledger:
         """Return what runs and records the steps of this session; a completed one takes none."""
         self._check_open()
@@ -900,149 +458,3 @@ class Session:
         for saver in list(self._savers):
             if saver.is_running:
                 saver.flush()
-
-    def _check_open(self) -> None:
-        if self.status == "paused" and self._hold is not None and self._hold.released:
-            raise SessionPaused(
-                f"session {self.id} is paused. Nothing was written: resume it to go on"
-            )
-        if self.status == "completed":
-            raise IllegalTransition(f"session {self.id} is completed; fork it to go on")
-
-    def _find_latest(self, *, resumable: bool | None = None) -> Checkpoint | None:
-        query = CheckpointQuery(self.id, namespace="", resumable=resumable, limit=1)
-        record = first(self._store.list_checkpoints(query))
-        return Checkpoint.of(record, self._store) if record is not None else None
-
-    def _differs(self, state: object) -> bool:
-        """Tell whether this is another state than the session would go on from."""
-        document = _document(state)
-        validate_documented(document)
-        with self._lock:
-            self._pick_up()
-            carried = carried_tasks(self._completed, document)
-            context = {**({CARRIED: carried} if carried else {}), **self._files_context}
-            if not self._recorder.is_current(document, context or None):
-                return True
-        files = self._around.files
-        return files is not None and files.differ_from(self._files_commit)
-
-    def _take_up(self, record: CheckpointRecord) -> Checkpoint:
-        """Continue from a stored checkpoint, its content verified before anything is marked."""
-        taken = Checkpoint.of(record, self._store)
-        with self._lock:
-            self._build_on(taken)
-            self._ledger.restart()
-            # Whoever only looks may restore elsewhere; that it did is worth knowing.
-            fence = None if self._hold is None else self._fence()
-            restored = self._store.mark_restored(record.id, fence=fence)
-        return Checkpoint(restored, taken.content)
-
-    def _pick_up(self) -> None:
-        """Before the first save of this object: find out what the session's latest save was."""
-        latest = self._find_latest() if self._fresh else None
-        if self._fresh and latest is None and self._record.continues_id is not None:
-            # Its own first save: what was completed before stays completed.
-            before = self.lineage()[1:]
-            found = (Session(self._store, one, self._around)._find_latest() for one in before)
-            with suppress(IntegrityError):
-                if (last := next(filter(None, found), None)) is not None:
-                    self._completed = completed_tasks(last.task_state["tasks"])
-        if latest is not None:
-            try:
-                self._build_on(latest)
-            except IntegrityError as error:
-                # What is damaged must not keep the next state from being saved, in full.
-                self._head = latest.id
-                self.log("warning", f"checkpoint {latest.name} cannot be read: {error}")
-        self._fresh = False
-
-    def _build_on(self, checkpoint: Checkpoint) -> None:
-        """Let the next save be the child of this checkpoint and pay for the difference."""
-        self._completed = completed_tasks(checkpoint.task_state["tasks"])
-        self._recorder.continue_from(
-            checkpoint.content.payload, self._store.read_chunks, self._store.cache
-        )
-        self._head = checkpoint.id
-        self._files_context = context_of_files(checkpoint.content.read().context)
-        self._files_commit = checkpoint.workspace_commit
-        self._fresh = False
-
-    def _check_retry(self, stored: CheckpointRecord, name: str, state: dict[str, Any]) -> None:
-        """Accept a repeated save and refuse another one under the same id."""
-        before = Content(self._store, stored.id).read().state
-        if stored.name != name or dump_document(before, "$") != dump_document(state, "$"):
-            raise CheckpointExists(
-                f"the id {stored.id} is taken by checkpoint {stored.name!r} with another name or "
-                "state. Nothing was stored: use another id"
-            )
-
-    def _move_to(
-        self,
-        status: SessionStatus,
-        *,
-        pause_reason: str | None = None,
-        paused_until: datetime | None = None,
-    ) -> None:
-        allowed = [old for old, new in SESSION_TRANSITIONS.items() if status in new]
-        self._record = self._store.update_session(
-            self.id,
-            status=status,
-            expected=allowed,
-            pause_reason=pause_reason,
-            paused_until=paused_until,
-            fence=self._fence(),
-        )
-
-
-def _fence(hold: Hold | None, session_id: str) -> int:
-    """Return the token that a write carries."""
-    if hold is None:
-        raise SessionNotHeld(
-            f"session {session_id} was opened to look at it. Nothing was written: "
-            f"manager.resume_session(…) goes on with it"
-        )
-    return hold.fence
-
-
-def _document(state: object) -> dict[str, Any]:
-    """Return a state as a dict of its own; a dataclass or pydantic object becomes one too."""
-    if state is None:
-        return {}
-    if isinstance(state, Mapping):
-        return dict(state)
-    plain = normalise(state)
-    if not isinstance(plain, dict):
-        raise StateNotSerializable("$", f"a state must be a dict, not {type(state).__name__}")
-    return plain
-
-
-def _expiry(now: datetime, expires_in: timedelta | None) -> datetime | None:
-    if expires_in is None:
-        return None
-    try:
-        return now + expires_in
-    except (OverflowError, TypeError):
-        raise InvalidFilter(
-            f"expires_in must be a timedelta within reach: {expires_in!r}"
-        ) from None
-
-
-def _retention_class(checkpoint_type: str | None, retention_class: str | None) -> RetentionClass:
-    """Return the class that a save belongs to, from either of its two names."""
-    if checkpoint_type is not None and checkpoint_type not in CHECKPOINT_TYPES:
-        raise InvalidFilter(
-            f"checkpoint_type must be one of {', '.join(CHECKPOINT_TYPES)}, not {checkpoint_type!r}"
-        )
-    if retention_class is None:
-        return _CLASS_OF_TYPE[checkpoint_type or "manual"]
-    if retention_class not in tuple(TYPE_OF_CLASS):
-        raise InvalidFilter(
-            f"retention_class must be one of {', '.join(TYPE_OF_CLASS)}, not {retention_class!r}"
-        )
-    kept_as = cast("RetentionClass", retention_class)
-    if checkpoint_type not in (None, TYPE_OF_CLASS[kept_as]):
-        raise InvalidFilter(
-            f"class {kept_as!r} belongs to type {TYPE_OF_CLASS[kept_as]!r}, not {checkpoint_type!r}"
-        )
-    return kept_as
