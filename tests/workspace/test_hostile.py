@@ -305,6 +305,30 @@ def test_a_journal_that_leads_out_of_the_project_is_refused(
     assert picture_of_git(project) == own
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"mark": "x/../../../victim"}, {"purpose": {"id": "x/../../../../victim"}}, {"mark": 7}],
+    ids=["mark", "purpose", "number"],
+)
+def test_a_journal_whose_names_lead_elsewhere_is_refused(
+    fields: dict[str, Any], project: Path
+) -> None:
+    workspace = Workspace(project)
+    workspace.snapshot()
+    victim = project.parent / "victim"
+    victim.write_text("precious")
+    (project / ".holdfast-x").mkdir()
+    (workspace.store_dir / "finished-x").mkdir()
+    change = {"path": "a.txt", "kind": "deleted", "old": None, "new": None}
+    note = workspace.store_dir / "journal.json"
+    note.write_text(journal({"changes": [change]}, **fields))
+    with pytest.raises(RestoreFailed):
+        workspace.recover()
+    assert victim.read_text() == "precious"
+    assert not list(project.parent.glob("victim.json"))
+    assert (project / "a.txt").exists()
+
+
 def test_a_journal_from_elsewhere_does_not_move_the_repository(project: Path) -> None:
     workspace = Workspace(project)
     workspace.snapshot()

@@ -240,6 +240,29 @@ def test_what_is_ignored_and_secrets_are_kept(root: Path) -> None:
     assert (outside / "precious").read_text() == "p"
 
 
+def test_the_stores_of_projects_in_this_one_are_left_to_them(root: Path) -> None:
+    inner = root / "packages" / "inner"
+    (inner / ".agents").mkdir(parents=True)
+    (inner / ".agents" / "holdfast.toml").write_text("")
+    (inner / "f").write_text("one")
+    theirs = Workspace(inner)
+    assert theirs.root == inner
+    theirs.snapshot()
+    (inner / ".agents" / "sessions.db").write_bytes(b"a database")
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    assert workspace.files(saved.commit) == [
+        "a.txt", "packages/inner/.agents/holdfast.toml", "packages/inner/f",
+    ]  # fmt: skip
+    (inner / "f").write_text("two")
+    later = theirs.snapshot()
+    (inner / ".agents" / "sessions.db").write_bytes(b"a newer database")
+    workspace.restore(saved.commit)
+    assert (inner / "f").read_text() == "one"
+    assert (inner / ".agents" / "sessions.db").read_bytes() == b"a newer database"
+    assert theirs.verify([later.commit]) == []
+
+
 def test_a_private_directory_that_stays_keeps_its_permissions(root: Path) -> None:
     (root / ".gitignore").write_text("key\n")
     workspace = Workspace(root)

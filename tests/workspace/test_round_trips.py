@@ -743,7 +743,7 @@ def test_files_come_back_and_so_does_what_was_there_before(play: Scene, root: Pa
     assert own == (picture_of_git(root) if own else {})
     assert workspace.snapshot().commit == report.landed
 
-    assert workspace.restore(report.safety).landed is not None
+    assert workspace.restore(report.safety).landed == report.safety
     assert picture(root) == changed
     assert stand == (repository_view(root) if stand else {})
     assert own == (picture_of_git(root) if own else {})

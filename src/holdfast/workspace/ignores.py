@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
+from holdfast.config import AGENTS_DIR, DATABASE
 from holdfast.workspace.base import NEVER_CAPTURED
 from holdfast.workspace.process import Deadline
 from holdfast.workspace.repository import Repository
 
+# The stores of projects that lie in this one: they change while this one is saved, and to put an older one
+# back would lose what theirs hold.
+_STORES: Final = (f"**/{AGENTS_DIR}/{DATABASE}*", f"**/{AGENTS_DIR}/workspace.git/")
+
 
 def excludes_for(root: Path, repository: Repository | None) -> str:
     """Return the rules that are to stand in the private store's own ``info/exclude``."""
-    lines = [f"/{path}/" for path in NEVER_CAPTURED]
+    lines = [*(f"/{path}/" for path in NEVER_CAPTURED), *_STORES]
     if repository is not None:
         above = root.relative_to(repository.top).parts if root != repository.top else ()
         exclude = repository.common_dir / "info" / "exclude"

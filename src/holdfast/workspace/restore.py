@@ -9,6 +9,7 @@ reverts it where finishing fails. What somebody changed between the kill and the
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -50,6 +51,7 @@ After: TypeAlias = Callable[[Snapshot], None]
 
 JOURNAL: Final = "journal.json"
 SAFETY_GROUP: Final = "safety"
+_NAME: Final = re.compile("[0-9A-Za-z_-]{1,100}")
 # What is to be written is kept from its check until then, up to so many bytes.
 _IN_MEMORY: Final = 64 * MB
 
@@ -254,6 +256,8 @@ def finish_interrupted(
         plan = Plan.from_document(journal["plan"])
         mark, safety, target = journal["mark"], journal["safety"], journal["target"]
         new = from_document(journal["new"])
+        purpose = journal.get("purpose")
+        _check_names(mark, *([purpose["id"]] if purpose is not None else ()))
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotCorrupt):
         raise RestoreFailed(
             f"{store.home / JOURNAL} cannot be read, so an interrupted restore cannot be finished. "
@@ -277,13 +281,14 @@ def finish_interrupted(
     except (OSError, HoldfastError) as error:
         if isinstance(error, WorkspaceBusy):
             raise
-        moved = mover is not None and mover.started
+        # It may have been moved by the one that was killed.
+        moved = mover is not None and mover.is_announced(mark)
         old = from_document(journal["old"]) if moved else None
         _take_back(store, repository, applier, left, old, mark, error)
         return None
-    if journal.get("purpose") is not None:
+    if purpose is not None:
         # Whoever began it has more to do; this tells that the files are done.
-        store.write_note(finished_note(journal["purpose"]["id"]), journal["purpose"], durable=True)
+        store.write_note(finished_note(purpose["id"]), purpose, durable=True)
     store.remove_note(JOURNAL)
     if mover is not None:
         mover.conclude()
@@ -297,6 +302,13 @@ def finish_interrupted(
         commits=move.commits if move else (),
         backup=move.backup if move else None,
     )
+
+
+def _check_names(*names: str) -> None:
+    """Refuse what becomes a part of a file's name and could lead elsewhere."""
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ValueError(name)
 
 
 def finished_note(purpose_id: str) -> str:
