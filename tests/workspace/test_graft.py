@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Workspace
-from holdfast.workspace import capture
-from holdfast.workspace.graft import graft
+from holdfast.workspace.capture import NOTE, Capture
 from holdfast.workspace.private_store import PrivateStore
-from holdfast.workspace.process import Deadline
 
 
 @pytest.fixture
@@ -37,22 +35,20 @@ def root(tmp_path: Path) -> Path:
 def grafts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each told save was grafted."""
     made: list[bool] = []
+    look = Capture._look_at_told
 
-    def noted(
-        store: PrivateStore, tree: str, files: dict[str, str | None], *, deadline: Deadline
-    ) -> str | None:
-        found = graft(store, tree, files, deadline=deadline)
-        made.append(found is not None)
-        return found
+    def noted(self: Capture, told: list[str]) -> bool:
+        made.append(look(self, told))
+        return made[-1]
 
-    monkeypatch.setattr(capture, "graft", noted)
+    monkeypatch.setattr(Capture, "_look_at_told", noted)
     return made
 
 
 def tree_from_nothing(root: Path) -> str:
     """Return the tree of a whole capture that knows of none before."""
     workspace = Workspace(root)
-    (workspace.store_dir / capture.NOTE).unlink()
+    (workspace.store_dir / NOTE).unlink()
     return workspace.snapshot().tree
 
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 from holdfast.errors import WorkspaceFull
 from holdfast.workspace.base import NEVER_CAPTURED, Limits, Progress, Skipped, Snapshot
 from holdfast.workspace.details import Details, learn_defaults
-from holdfast.workspace.graft import MOST, graft
+from holdfast.workspace.graft import Graft
 from holdfast.workspace.ignores import excludes_for, tracked_although_ignored
 from holdfast.workspace.position import capture_position
 from holdfast.workspace.private_store import PrivateStore
@@ -182,29 +182,28 @@ class Capture:
     def _look_at_told(self, told: Sequence[str]) -> bool:
         """Put told files into the last tree, if that is all that there is to do."""
         excludes = excludes_for(self._store.root, self._repository)
-        self._store.write_excludes(excludes)
-        listed = self._listed(told)
-        if (
-            excludes != self._details.excludes
-            or len(listed) > MOST
-            or any(path.endswith("/") for path in listed)
-            # Below a directory there may be more that only the last tree knows.
-            or (self._note.get(_AHEAD) and not set(told) <= set(listed))
-        ):
+        graft = Graft(self._store, self._note["tree"], deadline=self._deadline)
+        if excludes != self._details.excludes or not graft.open(told):
             return False
-        self._consider(listed, known=True)
+        self._store.write_excludes(excludes)
+        unknown = [path for path in told if not graft.holds(path)]
+        # What the tree lacks may be ignored, or a directory: the index and the rules tell.
+        if unknown and sorted(self._listed(unknown)) != sorted(set(unknown)):
+            return False
+        self._consider(told, known=True)
         found = self._found
         modes = {path: _git_mode(one.st_mode) for path, one in found.add.items()}
         if not found.skipped:
             self._fit_quota((), ())
-        if found.skipped or "120000" in modes.values():
+        if found.skipped or "120000" in modes.values() or any(map(self._is_folder, found.drop)):
             return False
-        files: dict[str, str | None] = {**dict.fromkeys(found.drop), **modes}
-        self._tree = graft(self._store, self._note["tree"], files, deadline=self._deadline)
-        if self._tree is None:
+        if not graft.read(list(modes)):
             return False
         self._ask(told)
-        ahead = {path: stamp_of(self._store.root / path) for path in files}
+        self._tree = graft.write({**dict.fromkeys(found.drop), **modes})
+        if self._tree is None:
+            return False
+        ahead = {path: stamp_of(self._store.root / path) for path in told}
         self._note[_AHEAD] = {**self._note.get(_AHEAD, {}), **ahead}
         return True
 

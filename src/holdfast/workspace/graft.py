@@ -8,7 +8,7 @@ directory was, links, odd names) are left to the index.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import new as new_hash
 from typing import Final, TypeAlias
 
@@ -24,35 +24,57 @@ _TREE: Final = "40000"
 _Folder: TypeAlias = dict[str, tuple[str, str]]
 
 
-def graft(
-    store: PrivateStore, tree: str, files: Mapping[str, str | None], *, deadline: Deadline
-) -> str | None:
-    """Return ``tree`` with other ``files``, each git's mode of a plain file, or None for one that is gone.
+class Graft:
+    """Told files on their way into ``tree``."""
 
-    Contents are read and kept with the objects that are incoming. Returns None where it cannot be
-    done this way.
-    """
-    if not files or len(files) > MOST or any("\n" in path or path[0] == '"' for path in files):
-        return None
-    folders = store.read_folders(tree, sorted({one for path in files for one in _above(path)}))
-    if folders is None:
-        return None
-    written = [path for path, mode in files.items() if mode is not None]
-    try:
-        blobs = dict(zip(written, _hash(store, written, deadline), strict=True))
-    except WorkspaceUnavailable:
-        # Gone since it was looked at.
-        return None
-    for path, mode in files.items():
+    def __init__(self, store: PrivateStore, tree: str, *, deadline: Deadline) -> None:
+        self._store = store
+        self._tree = tree
+        self._deadline = deadline
+        self._folders: dict[str, _Folder] = {}
+        self._blobs: dict[str, str] = {}
+
+    def open(self, paths: Collection[str]) -> bool:
+        """Read the directories on the way to some paths. False where this is not the way to go."""
+        if not paths or len(paths) > MOST or any("\n" in one or one[0] == '"' for one in paths):
+            return False
+        wanted = sorted({folder for path in paths for folder in _above(path)})
+        folders = self._store.read_folders(self._tree, wanted)
+        if folders is None or any(self._mode_in(folders, path) == _TREE for path in paths):
+            return False
+        self._folders = folders
+        return True
+
+    def holds(self, path: str) -> bool:
+        """Whether the tree has a file."""
+        return self._mode_in(self._folders, path) is not None
+
+    def read(self, paths: Sequence[str]) -> bool:
+        """Keep the content of files with the objects that are incoming. False when one is gone."""
+        try:
+            blobs = _hash(self._store, paths, self._deadline)
+        except WorkspaceUnavailable:
+            return False
+        self._blobs = dict(zip(paths, blobs, strict=True))
+        return True
+
+    def write(self, files: Mapping[str, str | None]) -> str | None:
+        """Return the tree with these files: git's mode of each, or None for one that is gone."""
+        for path, mode in files.items():
+            folder, _, name = path.rpartition("/")
+            if mode is not None:
+                self._folders[folder][name] = (mode, self._blobs[path])
+            else:
+                self._folders[folder].pop(name, None)
+        return _write(
+            self._store, self._folders, id_size=len(self._tree) // 2, deadline=self._deadline
+        )
+
+    @staticmethod
+    def _mode_in(folders: Mapping[str, _Folder], path: str) -> str | None:
         folder, _, name = path.rpartition("/")
         there = folders[folder].get(name)
-        if there is not None and there[0] == _TREE:
-            return None
-        if mode is not None:
-            folders[folder][name] = (mode, blobs[path])
-        else:
-            folders[folder].pop(name, None)
-    return _write(store, folders, id_size=len(tree) // 2, deadline=deadline)
+        return there[0] if there is not None else None
 
 
 def _above(path: str) -> list[str]:
@@ -60,7 +82,7 @@ def _above(path: str) -> list[str]:
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
 
-def _hash(store: PrivateStore, paths: list[str], deadline: Deadline) -> list[str]:
+def _hash(store: PrivateStore, paths: Sequence[str], deadline: Deadline) -> list[str]:
     if not paths:
         return []
     out = store.incoming.git.run(

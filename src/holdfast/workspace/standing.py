@@ -40,6 +40,8 @@ class Standing:
 
     def ask(self, *, told: Collection[str] | None = None, unchanged: bool = False) -> None:
         """Start asking: about everything, about ``told`` paths, or not at all if nothing changed."""
+        self.close()
+        self._told = []
         self._mark = _mark(self._repository)
         self._kept = self._last() if unchanged or told is not None else None
         if unchanged and self._kept is not None:
@@ -66,6 +68,7 @@ class Standing:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             self._process.communicate()
+        self._process = None
 
     def _read(self) -> Status | None:
         if self._process is None:
