@@ -27,6 +27,7 @@ FIGURES = (
     "sessions",
     "small_states",
     "steps",
+    "workspace",
 )
 
 
