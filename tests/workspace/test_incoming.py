@@ -11,6 +11,7 @@ from holdfast import Workspace
 from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.repository import stamp
 
 
 def objects(workspace: Workspace) -> set[str]:
@@ -111,8 +112,8 @@ def test_a_kill_between_the_index_and_its_note_hides_nothing(
 
 def test_a_snapshot_of_nothing_new_leaves_index_and_objects_alone(workspace: Workspace) -> None:
     workspace.snapshot()
-    index = (workspace.store_dir / "index").stat()
+    index = stamp(workspace.store_dir / "index")
     before = objects(workspace)
     workspace.snapshot()
-    assert (workspace.store_dir / "index").stat() == index
+    assert stamp(workspace.store_dir / "index") == index
     assert objects(workspace) == before
