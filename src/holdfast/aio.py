@@ -35,12 +35,13 @@ from holdfast.model import (
 from holdfast.preflight import MemoryRefReport, Preflight
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
+from holdfast.sessions.comparison import Comparison, StorageReport
 from holdfast.sessions.manager import MAX_RECOVERIES
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
 from holdfast.waiting import in_thread, run_in
-from holdfast.workspace.base import Limits, Progress, Usage
+from holdfast.workspace.base import Limits, Progress, SavedFile, Skipped, Usage
 from holdfast.workspace.git import Workspace
 
 P = ParamSpec("P")
@@ -178,6 +179,10 @@ class AsyncSession:
         """See `Session.get_state`."""
         return await self._run(self._session.get_state)
 
+    async def present_state(self) -> dict[str, Any]:
+        """See `Session.present_state`."""
+        return await self._run(self._session.present_state)
+
     async def refresh(self) -> AsyncSession:
         """See `Session.refresh`."""
         return AsyncSession(await self._run(self._session.refresh), self._threads)
@@ -225,7 +230,7 @@ class AsyncSession:
 
     async def rollback(
         self,
-        reference: str,
+        reference: str | None = None,
         *,
         paths: Sequence[str] | None = None,
         dry_run: bool = False,
@@ -448,6 +453,7 @@ class AsyncSession:
         session_id: str | None = None,
         task_description: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        with_latest: bool = False,
     ) -> AsyncSession:
         """See `Session.fork`."""
         forked = await self._run(
@@ -456,6 +462,7 @@ class AsyncSession:
             session_id=session_id,
             task_description=task_description,
             metadata=metadata,
+            with_latest=with_latest,
         )
         return AsyncSession(forked, self._threads)
 
@@ -703,9 +710,13 @@ class AsyncSessionManager:
         )
         return AsyncSession(session, self._threads)
 
-    async def hold_session(self, session_id: str, *, take_over: bool = False) -> AsyncSession:
+    async def hold_session(
+        self, session_id: str, *, take_over: bool = False, back_to: str | None = None
+    ) -> AsyncSession:
         """See `SessionManager.hold_session`."""
-        session = await self._run(self._manager.hold_session, session_id, take_over=take_over)
+        session = await self._run(
+            self._manager.hold_session, session_id, take_over=take_over, back_to=back_to
+        )
         return AsyncSession(session, self._threads)
 
     async def recover(self, *, max_attempts: int = MAX_RECOVERIES) -> list[SessionRecord]:
@@ -735,6 +746,41 @@ class AsyncSessionManager:
             limit=limit,
         )
 
+    async def diff(
+        self,
+        before: Checkpoint | None = None,
+        after: Checkpoint | None = None,
+        *,
+        state: bool = True,
+        files: bool = True,
+        text: bool = True,
+        paths: Sequence[str] = (),
+    ) -> Comparison:
+        """See `SessionManager.diff`."""
+        return await self._run(
+            self._manager.diff, before, after, state=state, files=files, text=text, paths=paths
+        )
+
+    async def diff_of(self, report: RollbackReport, *, text: bool = True) -> Comparison:
+        """See `SessionManager.diff_of`."""
+        return await self._run(self._manager.diff_of, report, text=text)
+
+    async def list_files(self, checkpoint: Checkpoint) -> list[SavedFile]:
+        """See `SessionManager.list_files`."""
+        return await self._run(self._manager.list_files, checkpoint)
+
+    async def list_skipped(self, checkpoint: Checkpoint) -> list[Skipped]:
+        """See `SessionManager.list_skipped`."""
+        return await self._run(self._manager.list_skipped, checkpoint)
+
+    async def read_file(self, checkpoint: Checkpoint, path: str) -> bytes:
+        """See `SessionManager.read_file`."""
+        return await self._run(self._manager.read_file, checkpoint, path)
+
+    async def count_changed_files(self, checkpoints: Sequence[Checkpoint]) -> dict[str, int]:
+        """See `SessionManager.count_changed_files`."""
+        return await self._run(self._manager.count_changed_files, checkpoints)
+
     async def delete_session(self, session_id: str) -> None:
         """See `SessionManager.delete_session`."""
         await self._run(self._manager.delete_session, session_id)
@@ -750,6 +796,10 @@ class AsyncSessionManager:
     async def file_usage(self) -> Usage:
         """See `SessionManager.file_usage`."""
         return await self._run(self._manager.file_usage)
+
+    async def storage(self) -> StorageReport:
+        """See `SessionManager.storage`."""
+        return await self._run(self._manager.storage)
 
     async def gc(self, *, dry_run: bool = False) -> GcReport:
         """See `SessionManager.gc`."""

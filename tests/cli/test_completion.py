@@ -35,3 +35,30 @@ def test_the_script_is_answered_with_commands_and_options(cli: CommandLine) -> N
 
     assert b"sessions" in complete("holdfast s", 1)
     assert b"--dry-run" in complete("holdfast prune --", 2)
+
+
+def test_names_of_checkpoints_are_completed(cli: CommandLine) -> None:
+    def complete(words: str, at: int) -> list[str]:
+        found = run_process(
+            cwd=cli.project / "src",
+            _HOLDFAST_COMPLETE="bash_complete",
+            COMP_WORDS=words,
+            COMP_CWORD=str(at),
+        )
+        assert found.returncode == 0, found.stderr
+        lines = found.stdout.decode().splitlines()
+        return [line.partition(",")[2] for line in lines if line]
+
+    (cli.project / "src").mkdir()
+    assert complete("holdfast rollback ", 2) == []
+    cli.save("before-refactor", {})
+    cli.save("before-lunch", {})
+    cli.save("other", {}, "--session", "another")
+    assert complete("holdfast rollback ", 2) == ["other"]
+    for command in ("rollback", "show", "diff"):
+        session = cli.json("sessions")["sessions"][1]["id"]
+        words = f"holdfast {command} --session {session} be"
+        assert complete(words, 4) == ["before-lunch", "before-refactor"]
+    for command in ("rollback", "undo", "usage"):
+        assert command in complete("holdfast ", 1)
+    assert {"--dry-run", "--take-over", "--redo"} <= set(complete("holdfast undo --", 2))

@@ -19,7 +19,7 @@ from tests.cli.conftest import REPOSITORY, CommandLine, run_process
 
 READING = [
     ("sessions",), ("status",), ("log",), ("show",), ("diff", "a", "b"), ("gc",), ("prune",), ("verify",),
-    ("save", "x"), ("brief",), ("decide", "x"),
+    ("save", "x"), ("brief",), ("decide", "x"), ("rollback", "--yes"), ("undo", "--yes"), ("usage",),
 ]  # fmt: skip
 
 
@@ -175,6 +175,8 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "decide": ("x",),
         "drill": ("--kills", "1"),
         "run": ("--", "true"),
+        "rollback": ("a", "--yes"),
+        "undo": ("--yes",),
     }
     # `run` starts a session of its own, which would be the latest for those that follow.
     for name in sorted(COMMANDS, key=lambda one: one == "run"):

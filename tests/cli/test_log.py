@@ -1,4 +1,5 @@
 import subprocess
+from pathlib import Path
 
 from holdfast import SessionManager
 from tests.cli.conftest import CommandLine
@@ -79,3 +80,19 @@ def test_stored_text_cannot_command_the_terminal(cli: CommandLine) -> None:
     assert "red \\x1b[31m name" in out
     assert len(out.splitlines()) == 2
     assert "\x1b" not in cli.ok("show")
+
+
+def test_the_number_of_changed_files_is_shown(cli: CommandLine) -> None:
+    Path("a").write_text("1")
+    cli.save("first", {})
+    Path("a").write_text("2")
+    Path("new\nline").write_text("b")
+    cli.save("second", {})
+    cli.save("bare", {}, "--no-files")
+    cli.save("third", {})
+    found = {one["name"]: one["files_changed"] for one in cli.json("log")["checkpoints"]}
+    assert found == {"first": None, "second": 2, "bare": None, "third": 0}
+    assert cli.json("log", "--limit", "3")["checkpoints"][2]["files_changed"] == 2
+    rows = {line.split()[0]: line for line in cli.ok("log").splitlines()}
+    at = rows["NAME"].index("FILES") + len("FILES") - 1
+    assert [rows[name][at] for name in ("first", "second", "third")] == [" ", "2", " "]

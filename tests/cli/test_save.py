@@ -1,11 +1,14 @@
 import json
+import os
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
 from holdfast import SessionManager
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, run_process
+from tests.workspace.pictures import commit_all, git, make_repository, picture_of_git
 
 
 def test_a_saved_state_can_be_loaded_with_the_library(
@@ -150,3 +153,68 @@ def test_bad_input_is_refused_with_its_reason(
     answer = cli("save", "--agent-type", "t", *arguments)
     assert answer.code == 2
     assert reason in answer.err
+
+
+@pytest.mark.row("T7")
+def test_files_are_captured_and_the_repository_is_only_looked_at(cli: CommandLine) -> None:
+    make_repository(cli.project)
+    Path("a").write_text("committed\n")
+    Path(".gitignore").write_text(".agents/\n")
+    commit_all(cli.project)
+    Path("a").write_text("staged\n")
+    git(cli.project, "add", "a")
+    Path("a").write_text("dirty\n")
+    before = picture_of_git(cli.project)
+    prompt = "say \"hi\"\n'there' $(reboot) `x`"
+    saved = cli.save("before-edit", {"prompt": prompt}, "-m", prompt)
+    assert picture_of_git(cli.project) == before
+    Path("a").write_text("broken\n")
+    assert cli.ok("show", "before-edit:a") == "dirty\n"
+    assert (saved["git_branch"], saved["git_uncommitted"]) == ("main", True)
+    assert saved["files"]["problem"] is None
+    assert cli.json("show")["checkpoint"]["description"] == prompt
+
+
+def test_files_can_be_left_alone_or_named(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("src").mkdir()
+    Path("src/a").write_text("1")
+    Path("b").write_text("1")
+    cli.save("first", {})
+    Path("src/a").write_text("2")
+    Path("b").write_text("2")
+    assert cli.save("bare", {}, "--no-files")["workspace_commit"] is None
+    monkeypatch.chdir("src")
+    cli.save("told", {}, "--path", "a")
+    assert cli.ok("show", "told:src/a") == "2"
+    assert cli.ok("show", "told:b") == "1"
+    assert cli("save", "--no-files", "--path", "a").code == 2
+    answer = cli("save", "--path", "/etc/passwd", "--json")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_identifier")
+    assert len(cli.json("log")["checkpoints"]) == 3
+
+
+def test_what_is_skipped_is_said_with_the_reason(cli: CommandLine) -> None:
+    for number in range(7):
+        os.mkfifo(f"pipe-{number}")
+    Path("kept").touch()
+    answer = cli("save", "first", "--agent-type", "t")
+    assert answer.code == 0
+    lines = answer.err.splitlines()
+    assert len(lines) == 6
+    assert re.fullmatch(r"skipped pipe-0: .+", lines[0])
+    assert lines[-1] == "… and 2 more; holdfast show --skipped lists them"
+    found = cli.json("save", "second")["checkpoint"]["files"]
+    assert (found["skipped_count"], found["skipped"][6]["path"]) == (7, "pipe-6")
+
+
+def test_without_git_the_state_is_saved_and_the_reason_is_said(cli: CommandLine) -> None:
+    arguments = ("save", "first", "--agent-type", "t")
+    done = run_process(*arguments, cwd=cli.project, PATH="/nowhere")
+    assert done.returncode == 0
+    assert b"warning: without files: " in done.stderr
+    assert b"git" in done.stderr
+    (saved,) = cli.json("log")["checkpoints"]
+    assert saved["workspace_commit"] is None
+    assert "Files       not captured: " in cli.ok("show")

@@ -1,45 +1,13 @@
 """What a person sees: colours on a terminal, unless NO_COLOR is set; plain text anywhere else."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import CommandLine, run_process
-
-pty = pytest.importorskip("pty")
-
-
-def _on_terminal(*arguments: str, cwd: Path, columns: int = 120, **environment: str) -> str:
-    """Run ``holdfast`` with a terminal for stdout and stderr, and return what it drew."""
-    ours, theirs = pty.openpty()
-    settings = {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "50", **environment}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *arguments],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, **settings},
-    )
-    os.close(theirs)
-    drawn = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # how Linux reports the end of a terminal
-            break
-        if not part:
-            break
-        drawn += part
-    os.close(ours)
-    assert process.wait(60) == 0
-    return drawn.decode()
+from tests.cli.terminal import on_terminal
 
 
 @pytest.fixture
@@ -55,54 +23,63 @@ def _two_checkpoints(cli: CommandLine) -> None:
 def test_colours_are_for_terminals_and_no_color_is_respected(
     cli: CommandLine, arguments: tuple[str, ...]
 ) -> None:
-    assert "\x1b[" in _on_terminal(*arguments, cwd=cli.project)
-    assert "\x1b[3" not in _on_terminal(*arguments, cwd=cli.project, NO_COLOR="1")
-    assert "\x1b" not in _on_terminal(*arguments, cwd=cli.project, TERM="dumb")
-    assert "\x1b" not in _on_terminal(*arguments, "--json", cwd=cli.project)
+    assert "\x1b[" in on_terminal(*arguments, cwd=cli.project)
+    assert "\x1b[3" not in on_terminal(*arguments, cwd=cli.project, NO_COLOR="1")
+    assert "\x1b" not in on_terminal(*arguments, cwd=cli.project, TERM="dumb")
+    assert "\x1b" not in on_terminal(*arguments, "--json", cwd=cli.project)
     assert b"\x1b" not in run_process(*arguments, cwd=cli.project).stdout
 
 
 @pytest.mark.usefixtures("_two_checkpoints")
 def test_stored_text_is_never_markup(cli: CommandLine) -> None:
-    assert "[red]not markup[/red] :smile:" in _on_terminal("show", cwd=cli.project, NO_COLOR="1")
+    assert "[red]not markup[/red] :smile:" in on_terminal("show", cwd=cli.project, NO_COLOR="1")
 
 
 @pytest.mark.usefixtures("_two_checkpoints")
 def test_a_narrow_terminal_keeps_ids_whole(cli: CommandLine) -> None:
     session = cli.json("sessions")["sessions"][0]["id"]
-    assert session in _on_terminal("sessions", cwd=cli.project, columns=80, NO_COLOR="1")
+    assert session in on_terminal("sessions", cwd=cli.project, columns=80, NO_COLOR="1")
 
 
-def test_verify_draws_a_bar_only_for_those_who_wait(
-    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from holdfast.cli.commands import verify
-    from holdfast.cli.options import Common
+@pytest.mark.parametrize("patience", [-1, 3600], ids=["waited", "not-yet"])
+def test_a_first_snapshot_has_a_bar_for_those_who_waited(cli: CommandLine, patience: int) -> None:
+    for number in range(2500):
+        Path(f"file-{number}").write_text(str(number))
+    program = (
+        "import sys; from holdfast.cli import main, progress\n"
+        f"progress.PATIENCE = {patience}; sys.argv[0] = 'holdfast'; main()"
+    )
+    arguments = ("save", "first", "--agent-type", "me")
+    drawn = on_terminal(*arguments, cwd=cli.project, program=program)
+    assert ("reading files" in drawn) is (patience < 0)
+    assert "saved first" in drawn.replace("\x1b[1;36m", "")
+    # Once more for a pipe: nobody watches, and nothing is drawn or imported for it.
+    arguments = ("save", "again", "--agent-type", "other")
+    piped = run_process(*arguments, cwd=cli.project)
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    assert b"\x1b" not in piped.stdout
 
-    monkeypatch.setattr(verify, "on_terminal", lambda err=False: True)
-    monkeypatch.setattr(verify, "_PATIENCE", 0.01)
+
+def test_verify_has_a_bar_too(cli: CommandLine) -> None:
     cli.save("one", {})
-    with Common().open() as manager:
-        with verify._progress(manager, Common(json=True)) as progress:
-            assert progress is None
-        with verify._progress(manager, Common()) as progress:
-            assert progress is not None
-            progress(1)
-            time.sleep(0.02)
-            progress(2)
-            progress(3)
+    program = (
+        "import sys; from holdfast.cli import main, progress\n"
+        "progress.PATIENCE = -1; sys.argv[0] = 'holdfast'; main()"
+    )
+    assert "reading back" in on_terminal("verify", cwd=cli.project, program=program)
+    assert "reading back" not in on_terminal("verify", "--json", cwd=cli.project, program=program)
 
 
 @pytest.fixture
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw as on a terminal, into the answer of a command that runs in this process."""
-    from holdfast.cli import output
-    from holdfast.cli.commands import demo, diff, log
+    from holdfast.cli import changes, output
+    from holdfast.cli.commands import demo, log
 
-    for module in (output, demo, diff, log):
+    for module in (output, changes, demo, log):
         monkeypatch.setattr(module, "on_terminal", lambda err=False: True)
     monkeypatch.setenv("COLUMNS", "80")
-    output.console.cache_clear()
+    output._console.cache_clear()
 
 
 @pytest.mark.usefixtures("_drawn", "_two_checkpoints")
@@ -130,3 +107,37 @@ def test_the_demonstration_ends_with_a_panel(cli: CommandLine) -> None:
         assert len(found) == 12
     finally:
         shutil.rmtree(kept[1])
+
+
+def test_a_long_diff_is_paged_and_a_short_one_is_not(cli: CommandLine) -> None:
+    Path("text").write_text("old\n")
+    cli.save("one", {})
+    Path("text").write_text("new\n")
+    pager = "sed s/^/paged:/"
+    short = on_terminal("diff", cwd=cli.project, typed="", PAGER=pager)
+    assert "paged:" not in short
+    assert "\x1b[32m+new" in short
+    Path("text").write_text("".join(f"line {n}\n" for n in range(200)))
+    paged = on_terminal("diff", cwd=cli.project, typed="", PAGER=pager)
+    assert "paged:+line 199" in paged
+    for options in (("--no-pager",), ("--stat",), ("--json",)):
+        assert "paged:" not in on_terminal("diff", *options, cwd=cli.project, typed="", PAGER=pager)
+    dry = on_terminal("rollback", "--dry-run", "--diff", cwd=cli.project, typed="", PAGER=pager)
+    assert "paged:-line 199" in dry
+    # Away from a terminal, or with nobody at the keyboard, nothing waits.
+    assert "paged:" not in on_terminal("diff", cwd=cli.project, PAGER=pager)
+    assert b"paged:" not in run_process("diff", cwd=cli.project, PAGER=pager).stdout
+
+
+def test_a_file_cannot_command_the_terminal(cli: CommandLine) -> None:
+    Path("text").write_text("old\n")
+    Path("\x1b[31mname").write_text("old\n")
+    cli.save("one", {})
+    Path("text").write_bytes(b"\ttab \x1b]0;title\x07 \xff\r\n")
+    Path("\x1b[31mname").unlink()
+    drawn = on_terminal("diff", cwd=cli.project, NO_COLOR="1")
+    assert "+       tab \\x1b]0;title\\x07 \\xff\\r" in drawn
+    assert "\x1b]0" not in drawn
+    assert "\x1b[31mname" not in drawn
+    for arguments in (("diff", "--stat"), ("diff", "--name-only"), ("rollback", "--dry-run")):
+        assert "\\x1b[31mname" in on_terminal(*arguments, cwd=cli.project)

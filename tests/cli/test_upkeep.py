@@ -1,12 +1,17 @@
-"""`gc`, `prune` and `verify`."""
+"""`gc`, `prune`, `usage` and `verify`."""
 
+import os
+import re
+import shutil
 import sqlite3
+import zlib
 from pathlib import Path
 
 import pytest
 
 from holdfast import SessionManager
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, run_process
+from tests.workspace.pictures import git
 
 LARGE = {"conversation_history": [{"role": "user", "content": f"{n} " * 900} for n in range(50)]}
 
@@ -104,3 +109,97 @@ def _damage(path: Path) -> None:
         database.commit()
     finally:
         database.close()
+
+
+def test_verify_reads_files_back_too(cli: CommandLine) -> None:
+    Path("a").write_text("precious\n")
+    saved = cli.save("one", {})
+    blob = git(cli.project, "hash-object", "--stdin", stdin=b"precious\n")
+    stored = Path(".agents/workspace.git/objects", blob[:2], blob[2:])
+    stored.chmod(0o600)
+    stored.write_bytes(zlib.compress(b"blob 9\0tampered\n"))
+    answer = cli("verify", "--json")
+    assert answer.code == 5
+    (damage,) = answer.json["verify"]["damaged"]
+    assert (damage["checkpoint_id"], damage["code"]) == (saved["id"], "snapshot_corrupt")
+    assert f"damaged {saved['id']}: " in cli("verify").out
+    for command in (("rollback", "--yes"), ("show", "one:a")):
+        Path("a").write_text("changed\n")
+        refused = cli(*command)
+        assert (refused.code, refused.out) == (5, "")
+        assert Path("a").read_text() == "changed\n"
+
+
+def test_gc_lets_go_of_the_files_of_removed_checkpoints(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    session = manager.create_session("x")
+    Path("a").write_bytes(os.urandom(100_000))
+    session.save_checkpoint("one", state={})
+    Path("a").write_bytes(os.urandom(100_000))
+    session.save_checkpoint("two", state={})
+    session.delete_checkpoint("one")
+    before = cli.json("usage")["usage"]["files"]
+    planned = cli.json("gc", "--dry-run")["gc"]
+    assert (planned["snapshots"], planned["packs"]) == (1, 0)
+    assert "would free 1 snapshot of files\n" in cli.ok("gc", "--dry-run")
+    assert "freed 1 snapshot of files (" in cli.ok("gc")
+    after = cli.json("usage")["usage"]["files"]
+    assert (before["snapshots"], after["snapshots"]) == (2, 1)
+    assert after["bytes"] < before["bytes"] - 90_000
+    assert cli.json("verify")["verify"]["ok"] is True
+
+
+def test_usage_counts_states_and_files(cli: CommandLine, manager: SessionManager) -> None:
+    cli.ok("init")
+    empty = cli.json("usage")["usage"]
+    assert (empty["sessions"], empty["stored_bytes"], empty["files"]["bytes"]) == ([], 0, 0)
+    Path("a").write_bytes(os.urandom(50_000))
+    _steps(manager, 3)
+    found = cli.json("usage")["usage"]
+    (one,) = found["sessions"]
+    assert (one["session_id"], one["checkpoints"]) == ("session-1", 3)
+    assert found["stored_bytes"] == one["stored_bytes"] > 0
+    assert found["files"]["bytes"] > 50_000
+    assert found["files"]["quota_bytes"] == 10 * 1024**3
+    assert found["packs"] == {"packs": 0, "bytes": 0}
+    lines = cli.ok("usage").splitlines()
+    assert lines[1].startswith("session-1            3  ")
+    assert lines[2].startswith("States  ")
+    assert re.fullmatch(r"Files   5\d\.\d KB in 1 snapshot, 3 objects; 0\.0% of 10\.7 GB", lines[3])
+
+
+@pytest.mark.parametrize(
+    "command", [("usage",), ("gc",), ("verify",), ("log",), ("diff", "step-1")]
+)
+def test_files_can_be_switched_off_for_a_project(
+    cli: CommandLine, manager: SessionManager, command: tuple[str, ...]
+) -> None:
+    Path("a").write_text("a")
+    _steps(manager, 2)
+    Path(".agents/holdfast.toml").write_text("[workspace]\ncapture = false\n")
+    cli.ok("save", "bare", "--take-over")
+    assert cli(*command).code == 0
+    if command == ("usage",):
+        assert cli.json("usage")["usage"]["files"] is None
+    answer = cli("rollback", "step-0", "--files-only", "--yes")
+    assert (answer.code, "file snapshots are off" in answer.err) == (3, True)
+    assert cli("show", "step-0", "--files").code == 2
+
+
+def test_packs_are_counted_where_a_store_is_shared(cli: CommandLine, postgres_url: str) -> None:
+    Path("a").write_bytes(os.urandom(20_000))
+    cli.ok("init", "--url", postgres_url)
+    cli.save("one", {}, "--url", postgres_url)
+    found = cli.json("usage", "--url", postgres_url)["usage"]
+    assert found["packs"]["packs"] == 1
+    assert found["packs"]["bytes"] > 20_000
+    assert re.search(r"Packs   2\d\.\d KB in 1 pack", cli.ok("usage", "--url", postgres_url))
+    # On another machine the private store is missing, and every command fetches what it needs.
+    content = Path("a").read_bytes()
+    shutil.rmtree(".agents")
+    Path("a").write_bytes(b"lost")
+    assert run_process("show", "one:a", "--url", postgres_url, cwd=cli.project).stdout == content
+    shutil.rmtree(".agents")
+    cli.json("rollback", "--yes", "--url", postgres_url)
+    assert Path("a").read_bytes() == content

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from holdfast.cli.output import PASCAL_CASE
-from holdfast.errors import SessionNotFound
+from holdfast.errors import (
+    CheckpointNotFound,
+    HoldfastError,
+    InvalidIdentifier,
+    SessionNotFound,
+)
 from holdfast.ids import is_uuid
 from holdfast.sessions import Checkpoint, Session, SessionManager
+
+_COMPLETED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,42 @@ def take_over_option(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
+def checkpoint_argument(
+    name: str, *, required: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an argument that names a checkpoint, which shells can complete."""
+    return click.argument(name, required=required, shell_complete=_checkpoint_names)
+
+
+def _checkpoint_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names that begin so; whatever goes wrong, there are none to offer."""
+    url, tenant, where = (ctx.params.get(key) for key in ("url", "tenant", "project_dir"))
+    try:
+        with Common(url=url, tenant=tenant, project_dir=where).open() as manager:
+            session = chosen_session(manager, ctx.params.get("session"))
+            found = session.list_checkpoints(limit=_COMPLETED)
+    except (HoldfastError, OSError):
+        return []
+    return [one.name for one in found if one.name.startswith(incomplete)]
+
+
+def path_option(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command ``--path``, repeatable; what it hands over counts from the working directory."""
+    return click.option(
+        "--path",
+        "paths",
+        multiple=True,
+        metavar="PATH",
+        callback=lambda ctx, param, value: [os.path.abspath(one) for one in value],
+        help=help_text,
+    )
+
+
+def no_pager_option(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--no-pager``."""
+    return click.option("--no-pager", is_flag=True, help="Do not page a long answer.")(function)
+
+
 def chosen_session(manager: SessionManager, reference: str | None) -> Session:
     """Return the session that was named, or the most recently created one."""
     if reference is None:
@@ -122,3 +167,23 @@ def chosen_checkpoint(
     near = beside.session_id if beside is not None else None
     chosen = chosen_session(manager, session or near)
     return chosen.latest_checkpoint() if reference is None else chosen.get_checkpoint(reference)
+
+
+def chosen_checkpoint_or_file(
+    manager: SessionManager, session: str | None, reference: str | None
+) -> tuple[Checkpoint, str | None]:
+    """Return the checkpoint that was named, and the file if it is CHECKPOINT:PATH.
+
+    Names may contain colons: the longest one that there is counts.
+    """
+    try:
+        return chosen_checkpoint(manager, session, reference), None
+    except (CheckpointNotFound, InvalidIdentifier):
+        if reference is None or ":" not in reference:
+            raise
+        for at in (at for at in reversed(range(len(reference))) if reference[at] == ":"):
+            name, path = reference[:at], reference[at + 1 :]
+            with suppress(CheckpointNotFound, InvalidIdentifier):
+                found = chosen_checkpoint(manager, session, name or None)
+                return found, os.path.abspath(path) if path.startswith(".") else path
+        raise

@@ -84,9 +84,13 @@ def on_terminal(*, err: bool = False) -> bool:
     return (sys.stderr if err else sys.stdout).isatty()
 
 
-@cache
 def console(*, err: bool = False) -> Console:
-    """Return what draws on the terminal."""
+    """Return what draws on the terminal: one for stdout and one for stderr."""
+    return _console(err)
+
+
+@cache
+def _console(err: bool) -> Console:
     from rich.console import Console
 
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
@@ -102,6 +106,11 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def source_line(line: str) -> str:
+    """Return a line of somebody's file for a terminal: tabs stay, other control characters do not."""
+    return "\t".join(one_line(path_text(part)) for part in line.split("\t"))
+
+
 def shortened(text: str, length: int) -> str:
     """Return the text with its middle left out when it is longer than ``length``."""
     if len(text) <= length:
@@ -111,8 +120,8 @@ def shortened(text: str, length: int) -> str:
 
 
 def path_text(path: str | Path) -> str:
-    """Return a path fit for JSON and terminals, whatever bytes its name has."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    """Return a path fit for JSON and terminals: bytes that are no UTF-8 are spelled out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def size(count: int) -> str:
@@ -130,9 +139,9 @@ def when(moment: datetime | None) -> str:
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
 
 
-def plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str, many: str | None = None) -> str:
     """Return a count with its noun."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {many or f'{noun}s'}"
 
 
 @dataclass(frozen=True, slots=True)

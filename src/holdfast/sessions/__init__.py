@@ -5,7 +5,16 @@ checkpoints of one line of work; a `Checkpoint` is one of them, its state read w
 """
 
 from holdfast.sessions.checkpoint import Checkpoint
+from holdfast.sessions.comparison import Comparison, StorageReport
 from holdfast.sessions.manager import SessionManager
+from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
 
-__all__ = ["Checkpoint", "Session", "SessionManager"]
+__all__ = [
+    "Checkpoint",
+    "Comparison",
+    "RollbackReport",
+    "Session",
+    "SessionManager",
+    "StorageReport",
+]

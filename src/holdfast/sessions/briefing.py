@@ -48,8 +48,8 @@ from holdfast.workspace.base import Change
 from holdfast.workspace.repository import Repository, read_git_state, read_head
 
 if TYPE_CHECKING:
-    from holdfast.sessions.manager import SessionManager
     from holdfast.sessions.held import Surroundings
+    from holdfast.sessions.manager import SessionManager
 
 DECISION: Final = "decision"
 LEARNING: Final = "learning"

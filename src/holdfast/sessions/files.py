@@ -7,6 +7,7 @@ sweep. With a store that several machines share, the snapshot's objects travel a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from holdfast.config import WorkspaceSettings
 from holdfast.errors import (
+    InvalidIdentifier,
     PackMissing,
     SnapshotNotFound,
     WorkspaceRefused,
@@ -78,7 +80,7 @@ class Captured:
             context[FILES] = {
                 "told": bool(self.told),
                 # What is no text is kept as bytes: it has to match a path again.
-                "wrote": [_storable(path) for path in wrote[:_NAMED]],
+                "wrote": [storable(path) for path in wrote[:_NAMED]],
                 "wrote_count": len(wrote),
                 "skipped": [
                     [readable(one.path), one.reason] for one in self.snapshot.skipped[:_NAMED]
@@ -109,10 +111,7 @@ def paths_written(context: Mapping[str, Any]) -> tuple[set[str], bool]:
     """Return the paths that a checkpoint's session wrote before it, and whether that is all of them."""
     files = context.get(FILES, {})
     wrote = files.get("wrote", [])
-    paths = {
-        one if isinstance(one, str) else one.decode("utf-8", "surrogateescape") for one in wrote
-    }
-    return paths, files.get("wrote_count", 0) == len(wrote)
+    return {path_from(one) for one in wrote}, files.get("wrote_count", 0) == len(wrote)
 
 
 class ProjectFiles:
@@ -207,6 +206,23 @@ class ProjectFiles:
             checkpoint: problem for commit, problem in wrong.items() for checkpoint in named[commit]
         }
 
+    def of(self, record: CheckpointRecord) -> str:
+        """Return the snapshot of a checkpoint, fetched if need be; raises when it has none."""
+        if record.workspace_commit is None:
+            raise SnapshotNotFound(f"checkpoint {record.name!r} was saved without files")
+        self.fetch(record.workspace_commit)
+        return record.workspace_commit
+
+    def check_paths(self, commit: str, paths: Sequence[str]) -> None:
+        """Refuse paths that neither a snapshot nor the project has: nobody can mean them."""
+        unknown = [path for path in paths if not os.path.lexists(self.workspace.root / path)]
+        held = self.workspace.files(commit) if unknown else ()
+        for path in unknown:
+            if not any(one == path or one.startswith(f"{path}/") for one in held):
+                raise InvalidIdentifier(
+                    f"neither the checkpoint nor the project has {readable(path)!r}"
+                )
+
     def fetch(self, commit: str) -> None:
         """Have a snapshot in the private store, from the shared one if need be."""
         if self.workspace.has(commit):
@@ -221,9 +237,15 @@ class ProjectFiles:
         self.workspace.import_packs(commit, (one.data for one in packs))
 
 
-def _storable(path: str) -> str | bytes:
+def storable(path: str) -> str | bytes:
+    """Return a path as a checkpoint can keep it: what is no text as bytes."""
     try:
         path.encode()
     except UnicodeEncodeError:
         return path.encode("utf-8", "surrogateescape")
     return path
+
+
+def path_from(stored: str | bytes) -> str:
+    """Return the path that `storable` made fit for a checkpoint."""
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogateescape")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -41,19 +41,28 @@ from holdfast.model import (
 )
 from holdfast.retention import Decision, Policy, plan_prune
 from holdfast.sessions.checkpoint import Checkpoint
+from holdfast.sessions.comparison import (
+    Comparison,
+    StorageReport,
+    compare,
+    compare_rollback,
+    count_changes,
+)
 from holdfast.sessions.files import ProjectFiles, limits_from
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_session_record
+from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
 from holdfast.stores import Store, open_store
 from holdfast.stores.base import first
 from holdfast.verification import Damage, VerifyReport, verify_store
-from holdfast.workspace.base import Limits, Usage
+from holdfast.workspace.base import Limits, SavedFile, Skipped, Usage
 from holdfast.workspace.git import Workspace
 from holdfast.workspace.repository import read_git_state
 
 _TASK_BYTES = 64 * 1024
 MAX_RECOVERIES = 5
+_LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
 
 class SessionManager:
@@ -138,7 +147,7 @@ class SessionManager:
     def workspace(self) -> Workspace:
         """The project's files. Raises `WorkspaceRefused` where they are left alone."""
         if self._around.files is None:
-            raise WorkspaceRefused("this manager leaves files alone (workspace=False)")
+            raise WorkspaceRefused(_LEFT_ALONE)
         return self._around.files.workspace
 
     def close(self) -> None:
@@ -310,13 +319,20 @@ class SessionManager:
             raise
         return session
 
-    def hold_session(self, session_id: str, *, take_over: bool = False) -> Session:
+    def hold_session(
+        self, session_id: str, *, take_over: bool = False, back_to: str | None = None
+    ) -> Session:
         """Hold a session to change something about it, without resuming it: for commands.
 
         Whoever types a command comes before an agent: a lease of an owner ``agent:…`` is taken over,
-        that of a live process with ``take_over`` only.
+        that of a live process with ``take_over`` only. ``back_to`` names the checkpoint that it is to be
+        rolled back to: since a completed session is final, a fork of it is held then, which has that
+        checkpoint under the same name.
         """
         record = get_session_record(self._store, session_id)
+        if back_to is not None and record.status == "completed":
+            done = Session(self._store, record, self._around)
+            return done.fork(back_to, with_latest=True)
         return self._held(record.id, take_over=take_over, over_agents=True)
 
     def _held(
@@ -413,6 +429,71 @@ class SessionManager:
         )
         return self._store.list_sessions(query)
 
+    # Checkpoints and their files ------------------------------------------------------------
+
+    def diff(
+        self,
+        before: Checkpoint | None = None,
+        after: Checkpoint | None = None,
+        *,
+        state: bool = True,
+        files: bool = True,
+        text: bool = True,
+        paths: Sequence[str] = (),
+    ) -> Comparison:
+        """Tell what differs between two checkpoints, or between one and the present.
+
+        None is the present: the state that the session would go on from, and the project's files as
+        they are. With ``paths`` (files or directories) only those are compared; without ``text`` no
+        content is.
+        """
+        return compare(
+            before,
+            after,
+            files=self._around.files,
+            present_state=self._present_state,
+            with_state=state,
+            with_files=files,
+            text=text,
+            paths=paths,
+        )
+
+    def diff_of(self, report: RollbackReport, *, text: bool = True) -> Comparison:
+        """Tell in full what a rollback that was only looked at (``dry_run``) would change."""
+        return compare_rollback(
+            report, files=self._around.files, present_state=self._present_state, text=text
+        )
+
+    def _present_state(self, session_id: str) -> dict[str, Any]:
+        return self.get_session(session_id).present_state()
+
+    def list_files(self, checkpoint: Checkpoint) -> list[SavedFile]:
+        """List the files that a checkpoint holds. Raises `SnapshotNotFound` when it holds none."""
+        return self.workspace.list_files(self._snapshot_of(checkpoint))
+
+    def list_skipped(self, checkpoint: Checkpoint) -> list[Skipped]:
+        """List what a checkpoint could not hold, with reasons."""
+        return self.workspace.skipped(self._snapshot_of(checkpoint))
+
+    def read_file(self, checkpoint: Checkpoint, path: str) -> bytes:
+        """Return a file's bytes as a checkpoint holds them, verified; nothing is restored."""
+        return self.workspace.read(self._snapshot_of(checkpoint), path)
+
+    def count_changed_files(self, checkpoints: Sequence[Checkpoint]) -> dict[str, int]:
+        """Count the files that changed before each checkpoint, by its id.
+
+        ``checkpoints`` come newest first, as listed. One is left out if nothing before it is known, or
+        its files are not on this machine.
+        """
+        if self._around.files is None or not any(one.workspace_commit for one in checkpoints):
+            return {}
+        return count_changes(self._around.files, checkpoints)
+
+    def _snapshot_of(self, checkpoint: Checkpoint) -> str:
+        if self._around.files is None:
+            raise WorkspaceRefused(_LEFT_ALONE)
+        return self._around.files.of(checkpoint.record)
+
     def delete_session(self, session_id: str) -> None:
         """Erase a session with its checkpoints, logs and content that nothing else shares.
 
@@ -451,6 +532,14 @@ class SessionManager:
     def file_usage(self) -> Usage:
         """Return what the snapshots of the project's files take on disk."""
         return self.workspace.usage()
+
+    def storage(self) -> StorageReport:
+        """Return what all of it takes: states, file snapshots, packs for other machines."""
+        return StorageReport(
+            sessions=tuple(self.usage()),
+            files=self.file_usage() if self._around.files is not None else None,
+            packs=self._store.pack_usage(),
+        )
 
     def prune(
         self,

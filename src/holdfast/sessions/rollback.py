@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from holdfast.errors import (
+    CheckpointNotFound,
     HoldfastError,
     IntegrityError,
     LookupFailedError,
@@ -26,7 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.sessions.checkpoint import Checkpoint
-from holdfast.sessions.files import Captured, ProjectFiles, paths_written
+from holdfast.sessions.files import Captured, ProjectFiles, path_from, paths_written, storable
 from holdfast.stores.base import Store, first
 from holdfast.workspace.base import Change, RestoreReport, Snapshot
 
@@ -47,9 +48,11 @@ class RollbackReport:
     """What a rollback did, or with ``dry_run`` would do.
 
     ``files`` is None when no files were asked for or the checkpoint holds none; ``notes`` say so.
-    ``safety`` holds how things were; ``landed`` is the new latest checkpoint.
+    ``title`` is what it is called; ``safety`` holds how things were; ``landed`` is the new latest
+    checkpoint.
     """
 
+    title: str
     checkpoint: Checkpoint
     files: RestoreReport | None
     state: bool
@@ -61,9 +64,10 @@ class RollbackReport:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be rolled back, and how far."""
+    """What is to be rolled back, and how far. ``title`` is what people call it."""
 
     kind: Kind = "rollback"
+    title: str = "rollback"
     state: bool = True
     files: bool = True
     paths: Sequence[str] | None = None
@@ -78,10 +82,11 @@ class Request:
             ROLLBACK: {
                 "phase": phase,
                 "kind": self.kind,
+                "title": self.title,
                 "target": target,
                 "state": self.state,
                 "files": self.files,
-                "paths": list(self.paths) if self.paths is not None else None,
+                "paths": [*map(storable, self.paths)] if self.paths is not None else None,
                 "move_head": self.move_head,
                 "undoes": self.undoes,
             }
@@ -121,6 +126,8 @@ class Rollbacks:
     def roll_back(self, record: CheckpointRecord, request: Request) -> RollbackReport:
         """Go back to a checkpoint. What cannot be read stops it before anything is touched."""
         target = Checkpoint.of(record, self._store)
+        if request.kind == "rollback":
+            request = replace(request, title=f"rollback to {record.name}")
         with self._naming_a_good_one(record):
             target.content.read()
             commit = self._commit_to_restore(record, request)
@@ -155,7 +162,10 @@ class Rollbacks:
                 before=before,
                 after=after,
             )
+        if not request.move_head:
+            notes += self._head_that_stays(files, report)
         return RollbackReport(
+            title=request.title,
             checkpoint=target,
             files=report,
             state=request.state,
@@ -164,6 +174,14 @@ class Rollbacks:
             notes=tuple(notes),
             dry_run=request.dry_run,
         )
+
+    def latest_target(self) -> CheckpointRecord:
+        """Return the latest checkpoint that the agent saved as a good one."""
+        query = CheckpointQuery(self._session_id, namespace="", resumable=True)
+        for record in self._store.list_checkpoints(query):
+            if not is_of_rollback(record) and record.checkpoint_type != "failure":
+                return record
+        raise CheckpointNotFound(f"session {self._session_id} has no checkpoint to go back to")
 
     def undo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last rollback that was not taken back yet."""
@@ -224,17 +242,28 @@ class Rollbacks:
                 raise SnapshotNotFound(f"checkpoint {record.name!r} has no files to restore: {why}")
             return None
         self._files.fetch(record.workspace_commit)
+        if request.kind == "rollback":
+            self._files.check_paths(record.workspace_commit, request.paths or ())
         return record.workspace_commit
+
+    @staticmethod
+    def _head_that_stays(files: ProjectFiles, report: RestoreReport) -> list[str]:
+        now, then = map(files.workspace.position, (report.safety, report.target))
+        if now is None or then is None or now == then:
+            return []
+        return [f"HEAD stays on {now}; when the checkpoint was saved it was on {then}"]
 
     def _roll_state_back(
         self, target: Checkpoint, request: Request, notes: tuple[str, ...]
     ) -> RollbackReport:
         if request.dry_run:
-            return RollbackReport(target, None, request.state, notes=notes, dry_run=True)
+            return RollbackReport(
+                request.title, target, None, request.state, notes=notes, dry_run=True
+            )
         nothing = Captured()
         safety = self._save_safety(nothing, target, request)
         landed = self._land(nothing, target, request, safety)
-        return RollbackReport(target, None, request.state, safety, landed, notes)
+        return RollbackReport(request.title, target, None, request.state, safety, landed, notes)
 
     def _save_safety(self, captured: Captured, target: Checkpoint, request: Request) -> Checkpoint:
         return self._save(
@@ -242,7 +271,7 @@ class Rollbacks:
             captured=captured,
             retention_class="manual",
             expires_in=_SAFETY_DAYS,
-            description=f"before the {request.kind} to {target.name}",
+            description=f"before the {request.title}",
             metadata=request.to_metadata("safety", target.id),
         )
 
@@ -256,7 +285,7 @@ class Rollbacks:
             state=state,
             captured=captured,
             retention_class="automatic",
-            description=f"{request.kind} to {target.name}",
+            description=request.title,
             metadata=metadata,
         )
 
@@ -277,7 +306,10 @@ class Rollbacks:
                 f"the checkpoint from before the last {facts['kind']} was removed, so it cannot be "
                 "taken back; roll back to another one (`holdfast log` lists them)"
             )
-        return self.roll_back(safety, _request_of(facts, kind, undoes=landing.id, dry_run=dry_run))
+        whole = facts["title"]
+        what = whole.removeprefix("undo of the ").removeprefix("redo of the ")
+        request = _request_of(facts, undoes=landing.id, dry_run=dry_run)
+        return self.roll_back(safety, replace(request, kind=kind, title=f"{kind} of the {what}"))
 
     def _keep_others(self, target: CheckpointRecord) -> Keep:
         """Return a rule that spares what this session did not write, or others wrote after it."""
@@ -363,16 +395,16 @@ def _facts(record: CheckpointRecord) -> dict[str, Any] | None:
 
 def _request_of(
     facts: Mapping[str, Any],
-    kind: Kind | None = None,
     *,
     undoes: str | None = None,
     dry_run: bool = False,
 ) -> Request:
     return Request(
-        kind=kind or facts["kind"],
+        kind=facts["kind"],
+        title=facts["title"],
         state=facts["state"],
         files=facts["files"],
-        paths=facts["paths"],
+        paths=[*map(path_from, facts["paths"])] if facts["paths"] is not None else None,
         only_mine=False,
         move_head=facts["move_head"],
         dry_run=dry_run,

@@ -303,18 +303,18 @@ class SavingSession(HeldSession):
                 return Checkpoint.of(found[0], self._store).state
         return self.latest_checkpoint(resumable=True).state
 
-    def check_memory_refs(self) -> list[MemoryRefReport]:
-        """Tell which memory references of the present state are present, missing or changed."""
-        return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
-
-    # Inside ------------------------------------------------------------------------------
-
-    def _present_state(self) -> dict[str, Any]:
+    def present_state(self) -> dict[str, Any]:
         """Return the state last saved or loaded, an empty one before the first save."""
         try:
             return self.get_state()
         except CheckpointNotFound:
             return {}
+
+    def check_memory_refs(self) -> list[MemoryRefReport]:
+        """Tell which memory references of the present state are present, missing or changed."""
+        return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
+
+    # Inside ------------------------------------------------------------------------------
 
     def _find_latest(self, *, resumable: bool | None = None) -> Checkpoint | None:
         query = CheckpointQuery(self.id, namespace="", resumable=resumable, limit=1)

@@ -68,7 +68,7 @@ class Session(SavingSession):
     ) -> Checkpoint:
         """Save a ``failure`` checkpoint with what went wrong; without ``state``, with the latest."""
         if state is None:
-            state = self._present_state()
+            state = self.present_state()
         details = error_document(error)
         saved = self.save_checkpoint(
             state=state, retention_class="failure", metadata={"error": details}
@@ -89,7 +89,7 @@ class Session(SavingSession):
         check_name(name)
         before = state() if callable(state) else state
         if before is None:
-            before = self._present_state()
+            before = self.present_state()
         saved = self.save_checkpoint(
             state=before, retention_class="automatic", metadata={"guard": name}
         )
@@ -274,7 +274,7 @@ class Session(SavingSession):
 
     def rollback(
         self,
-        reference: str,
+        reference: str | None = None,
         *,
         paths: Sequence[str] | None = None,
         dry_run: bool = False,
@@ -285,23 +285,34 @@ class Session(SavingSession):
     ) -> RollbackReport:
         """Put state and files back to a checkpoint; `undo` takes that back.
 
-        A safety checkpoint is stored first. With ``paths`` (files or directories) only those come
+        Without a ``reference`` to the latest resumable one that neither a rollback nor a failure has
+        stored. A safety checkpoint is stored first. With ``paths`` (files or directories) only those come
         back, and the state stays unless ``state=True``. ``only_mine`` leaves alone what other
         sessions or people wrote. HEAD, branch and index of the user's repository stay where they are
         unless ``move_head`` is set. With ``dry_run`` nothing changes; the report says what would. A
         checkpoint that cannot be restored exactly is refused, and the nearest good one is named.
         """
         self._may_change(dry_run=dry_run)
-        record = get_checkpoint_record(self._store, self.id, reference)
+        record = (
+            get_checkpoint_record(self._store, self.id, reference)
+            if reference is not None
+            else self._rollbacks.latest_target()
+        )
         request = Request(
             state=paths is None if state is None else state,
             files=files,
-            paths=paths,
+            paths=self._relative(paths),
             only_mine=only_mine,
             move_head=move_head,
             dry_run=dry_run,
         )
         return self._logged(self._rollbacks.roll_back(record, request), "rolled back to")
+
+    def _relative(self, paths: Sequence[str] | None) -> list[str] | None:
+        """Return paths as snapshots name them, which an undo finds again wherever the project is."""
+        if paths is None or self._around.files is None:
+            return None
+        return [self._around.files.workspace.relative(path) for path in paths]
 
     def undo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last rollback. Raises `NothingToUndo` when there is none."""
@@ -327,7 +338,7 @@ class Session(SavingSession):
             self.id,
             save=self._save,
             take_up=self._take_up,
-            present=self._present_state,
+            present=self.present_state,
             unsaved=lambda: self._wrote,
             fence=self._fence,
         )
@@ -357,10 +368,13 @@ class Session(SavingSession):
         session_id: str | None = None,
         task_description: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        with_latest: bool = False,
     ) -> Session:
         """Start a second line of work from a checkpoint (the latest resumable one by default).
 
-        The new session is held by this process; whoever holds this one is not disturbed.
+        The new session is held by this process; whoever holds this one is not disturbed. Using
+        ``with_latest`` it goes on from the latest resumable checkpoint, and has the other one to
+        roll back to.
         """
         source = (
             get_checkpoint_record(self._store, self.id, reference)
@@ -378,7 +392,10 @@ class Session(SavingSession):
             lease_owner=self._around.leases.owner,
             lease_ttl=self._around.leases.ttl,
         )
-        record = self._store.copy_session(self.id, draft, checkpoint_ids=[source.id])
+        copied = {source.id}
+        if with_latest:
+            copied.add(self.latest_checkpoint(resumable=True).id)
+        record = self._store.copy_session(self.id, draft, checkpoint_ids=sorted(copied))
         hold = self._around.leases.adopt(record)
         return Session(self._store, record, self._around, hold)
 
@@ -402,7 +419,7 @@ class Session(SavingSession):
         if state is None:
             self._flush()
         saved = self.save_checkpoint(
-            state=self._present_state() if state is None else state,
+            state=self.present_state() if state is None else state,
             retention_class="session",
             metadata={"paused": reason},
         )

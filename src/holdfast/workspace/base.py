@@ -131,7 +131,7 @@ class RestoreReport:
     """What a restore did, or with ``dry_run`` would do.
 
     ``changes`` are the paths written and deleted; ``modes`` those whose permissions alone were set;
-    ``kept`` are paths left alone although the target lacks or differs in them, each with the reason;
+    ``folders`` are empty directories that come or go; ``kept`` are paths left alone although the target lacks or differs in them, each with the reason;
     ``conflicts`` are kept because somebody else changed them since. ``safety`` is the snapshot from
     just before, ``landed`` the one from just after. ``head`` tells what moved in the user's
     repository, ``commits`` are those that a moved branch no longer contains, and ``backup`` the
@@ -143,6 +143,7 @@ class RestoreReport:
     landed: str | None
     changes: tuple[Change, ...]
     modes: tuple[str, ...] = ()
+    folders: tuple[Change, ...] = ()
     kept: tuple[Skipped, ...] = ()
     conflicts: tuple[Skipped, ...] = ()
     head: str | None = None
@@ -152,16 +153,51 @@ class RestoreReport:
 
     def __bool__(self) -> bool:
         """Whether anything differs at all."""
-        return bool(self.changes or self.modes or self.head)
+        return bool(self.changes or self.modes or self.folders or self.head)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """One file that a snapshot holds: its permissions and how many bytes it has."""
+
+    path: str
+    mode: int
+    bytes: int
+    link: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One changed path with its unified text; ``text`` is empty for a binary file."""
+    """One changed path with its unified text, as git writes it; ``text`` is empty for a binary file.
+
+    Bytes that are no UTF-8 are kept as surrogates, as in paths.
+    """
 
     change: Change
-    text: str
+    text: str = ""
     binary: bool = False
+
+    @property
+    def added(self) -> int:
+        """How many lines are new."""
+        return self._count("+")
+
+    @property
+    def removed(self) -> int:
+        """How many lines are gone."""
+        return self._count("-")
+
+    def _count(self, sign: str) -> int:
+        count = 0
+        inside = False
+        for line in self.text.split("\n"):
+            if line.startswith("diff --git "):
+                inside = False
+            elif line.startswith("@@ "):
+                inside = True
+            elif inside and line.startswith(sign):
+                count += 1
+        return count
 
 
 def as_document(git: GitState) -> Mapping[str, Any]:
@@ -202,6 +238,7 @@ __all__ = [
     "Limits",
     "Problem",
     "RestoreReport",
+    "SavedFile",
     "Skipped",
     "Snapshot",
     "Sweep",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from holdfast.workspace.base import Change, Entry, FileDiff, Kind
 from holdfast.workspace.private_store import PrivateStore
@@ -37,7 +38,7 @@ def text_between(
         "--no-color", "--full-index", "--src-prefix=a/", "--dst-prefix=b/",
         old, new, "--", *_pathspecs(paths),
     )  # fmt: skip
-    texts = iter(_split_patch(out.decode("utf-8", "backslashreplace")))
+    texts = iter(_split_patch(out.decode("utf-8", "surrogateescape")))
     for change in changes:
         text = next(texts, "")
         if change.old and change.new and change.old.mode[:3] != change.new.mode[:3]:
@@ -46,6 +47,32 @@ def text_between(
         binary = "\nBinary files " in text or text.startswith("Binary files ")
         found.append(FileDiff(change, "" if binary else text, binary))
     return found
+
+
+def count_between(store: PrivateStore, pairs: Sequence[tuple[str, str]]) -> list[int]:
+    """Return in how many paths each two commits differ, all with two commands."""
+    commits = {commit for pair in pairs for commit in pair}
+    trees = {
+        name: raw.partition(b"\n")[0].removeprefix(b"tree ")
+        for name, raw in store.each_object(commits, kind="commit")
+    }
+    asked = [b"%s %s\n" % (trees[old], trees[new]) for old, new in pairs]
+    if not asked:
+        return []
+    out = store.git.run(
+        "diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", stdin=b"".join(asked)
+    )
+    counts = []
+    place = 0
+    for question in asked:
+        # An answer repeats its question; then each path comes with a part that begins with a colon.
+        place += len(question)
+        count = 0
+        while out[place : place + 1] == b":":
+            count += 1
+            place = out.index(b"\0", out.index(b"\0", place) + 1) + 1
+        counts.append(count)
+    return counts
 
 
 def _pathspecs(paths: Sequence[str]) -> list[str]:
@@ -74,5 +101,4 @@ def _split_patch(patch: str) -> list[str]:
     while place >= 0:
         starts.append(place + 1)
         place = patch.find("\ndiff --git ", place + 1)
-    ends = [*starts[1:], len(patch)]
-    return [patch[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [patch[start:end] for start, end in pairwise((*starts, len(patch)))]

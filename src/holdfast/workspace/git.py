@@ -33,15 +33,18 @@ from holdfast.workspace.base import (
     Problem,
     Progress,
     RestoreReport,
+    SavedFile,
     Skipped,
     Snapshot,
     Sweep,
     Usage,
+    readable,
 )
 from holdfast.workspace.capture import NOTE, Capture, read_cache
-from holdfast.workspace.compare import changes_between, text_between
+from holdfast.workspace.compare import changes_between, count_between, text_between
 from holdfast.workspace.details import Details
 from holdfast.workspace.packs import export_pack, import_pack
+from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import find_git
 from holdfast.workspace.repository import Repository, read_git_state
@@ -133,6 +136,23 @@ class Workspace:
         self._check(commit)
         return list(self._store.entries(self._store.read_commit(commit)[0]))
 
+    def position(self, commit: str) -> str | None:
+        """Say where HEAD of the user's repository stood at a snapshot, None when there was none."""
+        self._check(commit)
+        _, parents, message = self._store.read_commit(commit)
+        found = Position.of(Details.from_message(message), parents)
+        return found.describe() if found is not None else None
+
+    def list_files(self, commit: str) -> list[SavedFile]:
+        """Return the files that a snapshot holds, with permissions and sizes."""
+        self._check(commit)
+        tree, _, message = self._store.read_commit(commit)
+        details = Details.from_message(message)
+        return [
+            SavedFile(path, details.mode_of(path, entry.mode), size, link=entry.mode == "120000")
+            for path, (entry, size) in self._store.sized_entries(tree).items()
+        ]
+
     def skipped(self, commit: str) -> list[Skipped]:
         """Return the paths that a snapshot could not hold, with reasons."""
         return self.details(commit).skipped
@@ -140,10 +160,10 @@ class Workspace:
     def read(self, commit: str, path: str) -> bytes:
         """Return the content of a file as a snapshot holds it, verified."""
         self._check(commit)
-        entries = self._store.entries(self._store.read_commit(commit)[0], [self.relative(path)])
-        entry = entries.get(self.relative(path))
+        name = self.relative(path)
+        entry = self._store.entries(self._store.read_commit(commit)[0], [name]).get(name)
         if entry is None:
-            raise SnapshotNotFound(f"the snapshot {commit[:12]} has no file {path}")
+            raise SnapshotNotFound(f"the checkpoint's snapshot has no file {readable(name)!r}")
         return self._store.read_objects([entry.blob])[entry.blob]
 
     def diff(self, old: str, new: str, *, paths: Sequence[str] = ()) -> list[Change]:
@@ -157,6 +177,13 @@ class Workspace:
         for commit in (old, new):
             self._check(commit)
         return text_between(self._store, old, new, [self.relative(path) for path in paths])
+
+    def count_changes(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
+        """Return in how many paths each two snapshots differ."""
+        for pair in pairs:
+            for commit in pair:
+                self._check(commit)
+        return count_between(self._store, pairs)
 
     # Putting back ----------------------------------------------------------------------------
 
@@ -292,9 +319,13 @@ class Workspace:
         if "\0" in text:
             raise InvalidIdentifier(f"a path cannot contain NUL: {text!r}")
         joined = os.path.normpath(os.path.join(self.root, text))
-        if joined != str(self.root) and not joined.startswith(f"{self.root}{os.sep}"):
-            raise InvalidIdentifier(f"{text!r} is outside of the project {self.root}")
-        return os.path.relpath(joined, self.root)
+        # Either of the two may have been reached through a link; a link itself is not followed.
+        folder, name = os.path.split(joined)
+        real = os.path.join(os.path.realpath(folder), name)
+        for path, root in ((joined, str(self.root)), (real, os.path.realpath(self.root))):
+            if path == root or path.startswith(f"{root}{os.sep}"):
+                return os.path.relpath(path, root)
+        raise InvalidIdentifier(f"{text!r} is outside of the project {self.root}")
 
     def _check(self, commit: str) -> None:
         plausible = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")

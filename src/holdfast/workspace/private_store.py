@@ -288,6 +288,17 @@ class PrivateStore:
                 found[path] = Entry(mode, blob)
         return found
 
+    def sized_entries(self, tree: str) -> dict[str, tuple[Entry, int]]:
+        """Return the files of a tree by path, each with its size: slower, for people to look at."""
+        out = self.git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree)
+        found = {}
+        for line in out.decode("utf-8", "surrogateescape").split("\0"):
+            if line:
+                columns, _, path = line.partition("\t")
+                mode, _, blob, size = columns.split()
+                found[path] = (Entry(mode, blob), int(size))
+        return found
+
     def entries_of(self, tree: str, paths: Sequence[str]) -> dict[str, Entry]:
         """Return some files of a tree, as far as it has them."""
         found: dict[str, Entry] = {}

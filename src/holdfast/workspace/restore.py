@@ -185,6 +185,7 @@ class Restore:
                 for path, (old, new) in {**plan.modes, **plan.folder_modes}.items()
                 if path not in touched and old != new
             ),
+            folders=_folders(plan),
             kept=tuple(plan.kept),
             conflicts=tuple(plan.conflicts),
             head=move.what if move else None,
@@ -382,6 +383,17 @@ def load_side(store: PrivateStore, commit: str) -> Side:
 
 def _position(side: Side) -> Position | None:
     return Position.of(side.details, list(side.parents))
+
+
+def _folders(plan: Plan) -> tuple[Change, ...]:
+    """Return the empty directories that come and go by themselves, with no file in them."""
+    old, new = set(plan.empty_old), set(plan.empty_new)
+    filled = {one.path for one in plan.changes if one.kind == "added"}
+    emptied = {one.path for one in plan.changes if one.kind == "deleted"}
+    gone = [one for one in old - new if not any(path.startswith(f"{one}/") for path in filled)]
+    come = [one for one in new - old if not any(path.startswith(f"{one}/") for path in emptied)]
+    found = [*(Change(one, "deleted") for one in gone), *(Change(one, "added") for one in come)]
+    return tuple(sorted(found, key=lambda one: one.path))
 
 
 def _journal(

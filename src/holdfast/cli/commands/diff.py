@@ -2,101 +2,116 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import orjson
 
+from holdfast.cli.changes import (
+    file_documents,
+    print_names,
+    print_patch,
+    print_stat,
+    print_state,
+    state_documents,
+    summary,
+    title,
+)
 from holdfast.cli.options import (
     Common,
+    checkpoint_argument,
     chosen_checkpoint,
     common_options,
+    no_pager_option,
+    path_option,
     session_option,
 )
-from holdfast.cli.output import (
-    answer,
-    columns,
-    console,
-    exact,
-    on_terminal,
-    one_line,
-    plural,
-    print_line,
-    shortened,
-    when,
-)
-from holdfast.sessions import Checkpoint
-from holdfast.state.diff import Change, diff_states
-
-_LINE = 120
-_VALUE = 32
+from holdfast.cli.output import answer, columns, one_line, print_line
+from holdfast.cli.paging import paged
+from holdfast.sessions import Comparison
 
 
-@click.command("diff", short_help="Show what changed between two checkpoints.")
-@click.argument("before")
-@click.argument("after", required=False)
+@click.command("diff", short_help="Show what changed between two checkpoints, or since one.")
+@checkpoint_argument("before")
+@checkpoint_argument("after")
 @session_option
-@click.option("--full", is_flag=True, help="Print long values in full.")
+@click.option("--state", "only_state", is_flag=True, help="Only the state.")
+@click.option("--files", "only_files", is_flag=True, help="Only the files.")
+@path_option("Only this file or directory; repeatable.")
+@click.option("--name-only", is_flag=True, help="Only name the files that differ.")
+@click.option("--stat", is_flag=True, help="Only count the lines that differ in each file.")
+@click.option("--full", is_flag=True, help="Print long values of the state in full.")
+@no_pager_option
 @common_options
 def command(
-    common: Common, before: str, after: str | None, session: str | None, full: bool
+    common: Common,
+    before: str | None,
+    after: str | None,
+    session: str | None,
+    only_state: bool,
+    only_files: bool,
+    paths: list[str],
+    name_only: bool,
+    stat: bool,
+    full: bool,
+    no_pager: bool,
 ) -> None:
-    """Show what changed between two checkpoints.
+    """Show what changed between two checkpoints, or since one.
 
-    BEFORE and AFTER are names, ids, labels or beginnings of ids; AFTER is the latest one by default.
-    Lines begin with + for what was added, - for what was removed and ~ for what has another value.
+    BEFORE and AFTER are names, ids, labels or beginnings of ids. Without AFTER, BEFORE is compared with the
+    present: the project's files as they are, and the session's latest state. Without either, the latest
+    checkpoint is.
+
+    Lines of the state begin with + for what was added, - for what was removed and ~ for what has another
+    value. Files follow as a patch.
 
     \b
     Examples:
-      holdfast diff step-03 step-04
-      holdfast diff before-refactor --json
+      holdfast diff
+      holdfast diff step-03 step-04 --stat
+      holdfast diff before-refactor --files > since.patch
     """
+    if only_state and (only_files or paths or name_only or stat):
+        raise click.UsageError(
+            "--state leaves files out: it goes with none of --files, --path, --name-only and --stat"
+        )
+    if name_only and stat:
+        raise click.UsageError("give either --name-only or --stat")
     with common.open() as manager:
         old = chosen_checkpoint(manager, session, before)
-        new = chosen_checkpoint(manager, session, after, beside=old)
-        changes = list(diff_states(old.state, new.state))
+        new = chosen_checkpoint(manager, session, after, beside=old) if after is not None else None
+        found = manager.diff(
+            old,
+            new,
+            state=not (only_files or paths),
+            files=not only_state,
+            text=not name_only,
+            paths=paths,
+        )
     if common.json:
         document = {
             "before": columns(old),
-            "after": columns(new),
-            "changes": [_document(change) for change in changes],
+            "after": columns(new) if new is not None else None,
+            "changes": state_documents(found),
+            "files": file_documents(found, text=not name_only),
+            "notes": list(found.notes),
         }
         answer({"diff": document})
         return
-    width = console().width if on_terminal() else _LINE
-    print_line((f"--- {_title(old)}", "bold"))
-    print_line((f"+++ {_title(new)}", "bold"))
-    for change in changes:
-        _print(change, None if full else width)
-    print_line((plural(len(changes), "change"), "dim"))
+    with paged(wanted=not no_pager):
+        _print(found, name_only=name_only, stat=stat, full=full)
 
 
-def _title(checkpoint: Checkpoint) -> str:
-    return one_line(f"{checkpoint.name}  {when(checkpoint.created_at)}")
-
-
-def _document(change: Change) -> dict[str, Any]:
-    document = {"kind": change.kind, "path": change.path}
-    if change.kind != "added":
-        document["before"] = exact(change.before)
-    if change.kind != "removed":
-        document["after"] = exact(change.after)
-    return document
-
-
-def _print(change: Change, width: int | None) -> None:
-    path = one_line(change.path)
-    room = width - len(path) - len("+ : ") if width is not None else None
-    if change.kind == "added":
-        print_line((f"+ {path}: {_value(change.after, room)}", "green"))
-    elif change.kind == "removed":
-        print_line((f"- {path}: {_value(change.before, room)}", "red"))
+def _print(found: Comparison, *, name_only: bool, stat: bool, full: bool) -> None:
+    patch_only = found.state is None and not name_only and not stat
+    if not patch_only:
+        print_line((f"--- {title(found.before)}", "bold"))
+        print_line((f"+++ {title(found.after)}", "bold"))
+    print_state(found, full=full)
+    if name_only:
+        print_names((one.change.kind, one.change.path) for one in found.files or ())
+    elif stat:
+        print_stat(found)
     else:
-        half = (room - len(" → ")) // 2 if room is not None else None
-        before, after = _value(change.before, half), _value(change.after, half)
-        print_line((f"~ {path}: ", "yellow"), (before, "red"), " → ", (after, "green"))
-
-
-def _value(value: object, room: int | None) -> str:
-    text = one_line(orjson.dumps(exact(value)).decode())
-    return text if room is None else shortened(text, max(room, _VALUE))
+        print_patch(found)
+    for note in found.notes:
+        print_line((f"note: {one_line(note)}", "yellow"), err=True)
+    if not patch_only:
+        print_line((summary(found), "dim"))

@@ -16,7 +16,8 @@ from holdfast.cli.output import answer, plural, print_line, size
 def command(common: Common, dry_run: bool) -> None:
     """Free the space of content that nothing refers to.
 
-    Removed checkpoints leave their content behind until this runs. Safe beside running saves.
+    Removed checkpoints leave their content and their snapshots of files behind until this runs. Safe
+    beside running saves.
 
     \b
     Examples:
@@ -30,6 +31,11 @@ def command(common: Common, dry_run: bool) -> None:
         return
     verb = "would free" if dry_run else "freed"
     print_line(f"{verb} {plural(report.chunks, 'chunk')} ({size(report.bytes)})")
+    if report.snapshots or report.packs or report.file_bytes:
+        packs = f" and {plural(report.packs, 'pack')}" if report.packs else ""
+        # What a snapshot alone takes is known once it is gone.
+        room = f" ({size(report.file_bytes)})" if report.file_bytes or not dry_run else ""
+        print_line(f"{verb} {plural(report.snapshots, 'snapshot')} of files{packs}{room}")
     if report.writes:
         verb = "would remove" if dry_run else "removed"
         print_line(f"{verb} {plural(report.writes, 'pending write')} without a checkpoint")

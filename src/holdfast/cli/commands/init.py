@@ -54,7 +54,5 @@ def command(common: Common, gitignore: bool | None) -> None:
     print_line(("Database    ", "bold"), f"{one_line(report.url)}: {_DATABASE[report.database]}")
     print_line(("Git ignore  ", "bold"), _GITIGNORE[report.gitignore])
     if report.database == "created":
-        print_line("Next: ", ("holdfast demo", "cyan"), ", or save something: ")
-        print_line(
-            ("  echo '{\"step\": 1}' | holdfast save first --agent-type me --state -", "cyan")
-        )
+        print_line("Next: ", ("holdfast demo", "cyan"), ", or save these files as they are:")
+        print_line(("  holdfast save first --agent-type me", "cyan"))

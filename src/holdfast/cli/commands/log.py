@@ -23,8 +23,9 @@ _LAYOUT = (
     Column("TYPE"),
     Column("SAVED", "dim"),
     Column("BRANCH", "green", give=2),
+    Column("FILES", right=True),
     Column("SIZE", right=True),
-    Column("NOTE", give=3),
+    Column("NOTE", give=3, least=8),
 )
 
 
@@ -36,7 +37,8 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
     """List the checkpoints of a session, newest first.
 
     SESSION is an id or its beginning; the most recently created session by default. A * behind the
-    branch says that files were uncommitted at the time.
+    branch says that files were uncommitted at the time. FILES is how many files differ from the checkpoint
+    before it.
 
     \b
     Examples:
@@ -45,9 +47,13 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
     """
     with common.open() as manager:
         chosen = chosen_session(manager, session)
-        found = chosen.list_checkpoints(limit=limit)
+        # One more, for what the last one is compared with.
+        listed = chosen.list_checkpoints(limit=limit and limit + 1)
+        changed = manager.count_changed_files(listed)
+        found = listed[:limit]
     if common.json:
-        answer({"checkpoints": [columns(one) for one in found]})
+        rows = [{**columns(one), "files_changed": changed.get(one.id)} for one in found]
+        answer({"checkpoints": rows})
         return
     if on_terminal():
         about = f"  {chosen.agent_type}, {chosen.status}"
@@ -55,10 +61,10 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
     if not found:
         print_line("no checkpoints")
         return
-    print_table(_LAYOUT, [_row(one) for one in found])
+    print_table(_LAYOUT, [_row(one, changed.get(one.id)) for one in found])
 
 
-def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
+def _row(checkpoint: Checkpoint, changed: int | None) -> tuple[str, ...]:
     notes = [checkpoint.description] if checkpoint.description else []
     notes += [
         word
@@ -75,6 +81,7 @@ def _row(checkpoint: Checkpoint) -> tuple[str, ...]:
         _kind(checkpoint),
         when(checkpoint.created_at),
         f"{branch}*" if checkpoint.git_uncommitted else branch,
+        f"{changed:,}" if changed else "",
         size(checkpoint.size_bytes),
         ", ".join(notes),
     )

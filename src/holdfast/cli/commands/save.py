@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import click
 
 from holdfast.cli.documents import read_state
-from holdfast.cli.options import Common, common_options, session_option, take_over_option
+from holdfast.cli.options import (
+    Common,
+    common_options,
+    path_option,
+    session_option,
+    take_over_option,
+)
 from holdfast.cli.output import answer, columns, one_line, print_line, size
+from holdfast.cli.progress import progress_bar
 from holdfast.cli.quantities import pairs
-from holdfast.errors import CheckpointNotFound, NothingToResume, SessionNotFound
+from holdfast.errors import NothingToResume, SessionNotFound
 from holdfast.model import CHECKPOINT_TYPES, TYPE_OF_CLASS
 from holdfast.sessions import Session, SessionManager
+
+_LISTED: Final = 5
 
 
 @click.command("save", short_help="Save a checkpoint.")
@@ -48,6 +57,8 @@ from holdfast.sessions import Session, SessionManager
 @click.option("--overwrite", is_flag=True, help="Replace a checkpoint of the same name.")
 @click.option("--pin", is_flag=True, help="Never remove it by rule.")
 @take_over_option
+@click.option("--no-files", is_flag=True, help="Save the state alone.")
+@path_option("Look only at this file or directory for changes; repeatable.")
 @common_options
 def command(
     common: Common,
@@ -63,8 +74,13 @@ def command(
     overwrite: bool,
     pin: bool,
     take_over: bool,
+    no_files: bool,
+    paths: list[str],
 ) -> None:
     """Save a checkpoint.
+
+    It holds the state and the project's files, committed or not; what the project ignores is left out. The
+    git repository is only looked at.
 
     It goes to the session named, or to the most recently created one that is not completed. When this
     returns, a power cut cannot take it back. --state reads what `show --json` prints as "state".
@@ -75,21 +91,30 @@ def command(
       holdfast save before-refactor -m "tests are green"
       echo '{"step": 1}' | holdfast save first --agent-type researcher --state -
     """
+    if no_files and paths:
+        raise click.UsageError("--no-files leaves files alone: it does not go with --path")
     state = read_state(source) if source is not None else None
-    with common.open(create=agent_type is not None) as manager:
+    with (
+        common.open(create=agent_type is not None) as manager,
+        progress_bar("reading files", quiet=common.json) as bar,
+    ):
         chosen = _session(manager, session, agent_type, task, take_over)
         saved = chosen.save_checkpoint(
             name,
-            state=_present_state(chosen) if state is None else state,
+            state=chosen.present_state() if state is None else state,
             description=description,
             checkpoint_type=kind,
             retention_class=kept_as,
             metadata=metadata or None,
             overwrite=overwrite,
             pinned=pin,
+            workspace=not no_files,
+            paths=paths or None,
+            progress=bar,
         )
+        files = saved.files
     if common.json:
-        answer({"checkpoint": columns(saved)})
+        answer({"checkpoint": columns(saved) | {"files": _document(files)}})
         return
     print_line(
         "saved ",
@@ -97,6 +122,28 @@ def command(
         (f"  {size(saved.size_bytes)}, {size(saved.stored_bytes)} stored", "dim"),
     )
     print_line(("in session ", "dim"), one_line(saved.session_id))
+    _print_files(files)
+
+
+def _document(files: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "wrote_count": files.get("wrote_count"),
+        "skipped": [{"path": path, "reason": reason} for path, reason in files.get("skipped", ())],
+        "skipped_count": files.get("skipped_count"),
+        "problem": files.get("problem"),
+    }
+
+
+def _print_files(files: Mapping[str, Any]) -> None:
+    if "problem" in files:
+        why = one_line(files["problem"])
+        print_line(("warning: ", "yellow"), f"without files: {why}", err=True)
+    skipped = files.get("skipped", [])
+    for path, reason in skipped[:_LISTED]:
+        print_line(("skipped ", "yellow"), one_line(f"{path}: {reason}"), err=True)
+    more = files.get("skipped_count", 0) - len(skipped[:_LISTED])
+    if more:
+        print_line(f"… and {more:,} more; holdfast show --skipped lists them", err=True)
 
 
 def _session(
@@ -119,10 +166,3 @@ def _session(
         if agent_type is None:
             raise
         return manager.create_session(agent_type, session_id=reference, task_description=task)
-
-
-def _present_state(session: Session) -> Mapping[str, Any]:
-    try:
-        return session.state
-    except CheckpointNotFound:
-        return {}

@@ -1,0 +1,99 @@
+"""``holdfast rollback``."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.options import (
+    Common,
+    checkpoint_argument,
+    chosen_checkpoint,
+    chosen_session,
+    common_options,
+    path_option,
+    session_option,
+    take_over_option,
+)
+from holdfast.cli.rolling import Asked, asking_options, carry_out
+
+
+@click.command("rollback", short_help="Put files and state back to a checkpoint.")
+@checkpoint_argument("checkpoint")
+@session_option
+@path_option("Only this file or directory; repeatable. The state stays as it is.")
+@click.option("--state-only", is_flag=True, help="Leave the files as they are.")
+@click.option("--files-only", is_flag=True, help="Leave the state as it is.")
+@click.option("--only-mine", is_flag=True, help="Leave alone what this session did not write.")
+@click.option(
+    "--move-head",
+    is_flag=True,
+    help="Put HEAD, branch and index of the git repository back as well.",
+)
+@take_over_option
+@asking_options
+@common_options
+def command(
+    common: Common,
+    checkpoint: str | None,
+    session: str | None,
+    paths: list[str],
+    state_only: bool,
+    files_only: bool,
+    only_mine: bool,
+    move_head: bool,
+    take_over: bool,
+    yes: bool,
+    dry_run: bool,
+    with_diff: bool,
+    no_pager: bool,
+) -> None:
+    """Put files and state back to a checkpoint.
+
+    CHECKPOINT is a name, an id, a label or the beginning of an id. By default it is the latest one that
+    was saved as a good one: neither a failure nor part of an earlier rollback. What will happen is shown
+    first, and nothing happens without a yes.
+
+    Files that came since are removed, apart from those that the project ignores. Everything as it was is
+    kept in a safety checkpoint: `holdfast undo` brings it back. The git repository keeps its HEAD, branch
+    and index. A completed session is final: what happens is stored in a fork of it.
+
+    \b
+    Examples:
+      holdfast rollback
+      holdfast rollback before-refactor --dry-run --diff
+      holdfast rollback before-refactor --path src --yes
+    """
+    if state_only and (files_only or paths or only_mine or move_head):
+        raise click.UsageError(
+            "--state-only leaves files alone: it goes with none of --files-only, --path, --only-mine "
+            "and --move-head"
+        )
+    with common.open() as manager:
+        if checkpoint is None:
+            target, session_id = None, chosen_session(manager, session).id
+        else:
+            found = chosen_checkpoint(manager, session, checkpoint)
+            target, session_id = found.id, found.session_id
+        carry_out(
+            common,
+            manager,
+            session_id,
+            lambda held, found, dry_run: held.rollback(
+                found or target,
+                paths=paths or None,
+                dry_run=dry_run,
+                move_head=move_head,
+                only_mine=only_mine,
+                state=False if files_only else None,
+                files=not state_only,
+            ),
+            Asked(
+                name="rollback",
+                session=session,
+                take_over=take_over,
+                yes=yes,
+                dry_run=dry_run,
+                with_diff=with_diff,
+                pager=not no_pager,
+            ),
+        )

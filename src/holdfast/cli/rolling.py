@@ -1,0 +1,128 @@
+"""What `rollback` and `undo` have in common: show what will be done, ask, do it, say how to go back."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import click
+
+from holdfast.cli.changes import (
+    counted,
+    print_patch,
+    print_rollback,
+    print_state,
+    rollback_document,
+)
+from holdfast.cli.options import Common, no_pager_option
+from holdfast.cli.output import answer, on_terminal, one_line, print_line
+from holdfast.cli.paging import paged
+from holdfast.sessions import RollbackReport, Session, SessionManager
+
+DECLINED: Final = 1
+_LISTED: Final = 20
+_QUESTIONS: Final = {"rollback": "Roll back?", "undo": "Undo?", "redo": "Redo?"}
+
+
+def asking_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of those that ask before they change anything."""
+    for option in (
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only show what would be done."),
+        click.option(
+            "--diff", "with_diff", is_flag=True, help="With --dry-run: the text of each change too."
+        ),
+        no_pager_option,
+    ):
+        function = option(function)
+    return function
+
+
+def undo_command(session: str | None, *, redo: bool = False) -> str:
+    """Return the command that takes back what was done."""
+    named = f" --session {shlex.quote(one_line(session))}" if session is not None else ""
+    return f"holdfast undo{' --redo' if redo else ''}{named}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for: ``name`` is what it is called, ``session`` is as it was typed."""
+
+    name: str
+    session: str | None
+    take_over: bool
+    yes: bool
+    dry_run: bool
+    with_diff: bool
+    pager: bool
+
+
+def carry_out(
+    common: Common,
+    manager: SessionManager,
+    session_id: str,
+    act: Callable[[Session, str | None, bool], RollbackReport],
+    asked: Asked,
+) -> None:
+    """Call ``act(session, checkpoint, dry_run)`` to look, and after a yes to do what it showed.
+
+    Whoever holds the session is disturbed only by the deed itself. The checkpoint is None to look at
+    what was asked for, and then the name of the one that was found.
+    """
+    name = asked.name
+    if asked.with_diff and not asked.dry_run:
+        raise click.UsageError("--diff goes with --dry-run")
+    asks = not asked.yes and not asked.dry_run
+    if asks and (common.json or not (on_terminal() and sys.stdin.isatty())):
+        _refuse_to_guess(name)
+    preview = act(manager.get_session(session_id), None, True)
+    found = manager.diff_of(preview, text=asked.with_diff)
+    if asked.dry_run and common.json:
+        answer({name: rollback_document(preview, found if asked.with_diff else None)})
+        return
+    if not common.json:
+        if not asked.dry_run and not preview.files and not found.state:
+            print_line(f"nothing to do: all is as in {one_line(preview.checkpoint.name)}")
+            return
+        with paged(wanted=asked.dry_run and asked.pager):
+            print_rollback(preview, found, most=None if asked.dry_run else _LISTED)
+            if asked.with_diff:
+                print_state(found, full=False)
+                print_patch(found)
+    if asked.dry_run:
+        return
+    if asks and not click.confirm(_QUESTIONS[name], err=True):
+        print_line("nothing was changed", err=True)
+        click.get_current_context().exit(DECLINED)
+    target = preview.checkpoint.name
+    back_to = target if name == "rollback" else None
+    held = manager.hold_session(session_id, take_over=asked.take_over, back_to=back_to)
+    report = act(held, target, False)
+    if common.json:
+        answer({name: rollback_document(report, None)})
+        return
+    _say_done(report, state=bool(found.state))
+    forked = held.id != session_id
+    if forked:
+        print_line(f"session {one_line(session_id)} is completed; this is in its fork {held.id}")
+    again = undo_command(None if forked else asked.session, redo=name == "undo")
+    print_line("to take it back: ", (again, "cyan"))
+
+
+def _say_done(report: RollbackReport, *, state: bool) -> None:
+    print_line(
+        ("done", "bold green"),
+        f"  {counted(report)}" + ("; the state is back" if state else ""),
+    )
+    if report.files is not None and report.files.backup is not None:
+        print_line(f"commits that no branch has now: {report.files.backup}")
+
+
+def _refuse_to_guess(name: str) -> NoReturn:
+    raise click.UsageError(
+        f"{name} asks before it changes anything, and here is nobody to ask. Nothing was changed: "
+        "add --yes to do it, or --dry-run to see what it would do"
+    )
