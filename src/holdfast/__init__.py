@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ensure_checkpoints_schema,
     )
     from holdfast.errors import HoldfastError
+    from holdfast.manager import CheckpointManager
     from holdfast.savers import (
         BaseCheckpointSaver,
         CheckpointableMixin,
@@ -45,6 +46,7 @@ _HOME: Final = {
     "BaseCheckpointSaver": "savers",
     "Checkpoint": "sessions",
     "CheckpointConfig": "savers",
+    "CheckpointManager": "manager",
     "CheckpointTuple": "savers",
     "CheckpointableMixin": "savers",
     "HoldfastError": "errors",
@@ -66,6 +68,7 @@ __all__ = [
     "BaseCheckpointSaver",
     "Checkpoint",
     "CheckpointConfig",
+    "CheckpointManager",
     "CheckpointTuple",
     "CheckpointableMixin",
     "HoldfastError",

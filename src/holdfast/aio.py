@@ -265,6 +265,12 @@ class AsyncSession:
         """See `Session.record_failure`."""
         return await self._run(self._session.record_failure, error, state=state)
 
+    async def fall_back(
+        self, checkpoint: Checkpoint, error: BaseException, *, move_head: bool = False
+    ) -> RollbackReport | None:
+        """See `Session.fall_back`."""
+        return await self._run(self._session.fall_back, checkpoint, error, move_head=move_head)
+
     @asynccontextmanager
     async def guard(
         self, name: str, *, state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
@@ -553,6 +559,7 @@ class AsyncSessionManager:
         create: bool = True,
         owner: str | None = None,
         lease_ttl: timedelta = LEASE_TTL,
+        include: Sequence[str] = (),
     ) -> AsyncSessionManager:
         """See `SessionManager.open`."""
         threads = Threads()
@@ -565,6 +572,7 @@ class AsyncSessionManager:
             create=create,
             owner=owner,
             lease_ttl=lease_ttl,
+            include=include,
         )
         twin = cls.__new__(cls)
         twin._adopt(manager, threads)

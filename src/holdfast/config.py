@@ -36,6 +36,10 @@ Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environm
 
     [run]
     when_due = false         # never start parked sessions by a timer
+
+    [manager]
+    feature_list = "feature_list.json"      # what `CheckpointManager` takes features from
+    progress = "claude-progress.*"          # the file or files with the agent's notes
 """
 
 from __future__ import annotations
@@ -53,8 +57,12 @@ AGENTS_DIR: Final = ".agents"
 DATABASE: Final = "sessions.db"
 CONFIG_FILE: Final = "holdfast.toml"
 
-_KNOWN: Final = {"url", "tenant", "retention", "workspace", "handoff", "gates", "run"}
+SESSION_NUMBER: Final = "HOLDFAST_SESSION_NUMBER"
+TOKEN_USAGE: Final = "HOLDFAST_TOKEN_USAGE"
+
+_KNOWN: Final = {"url", "tenant", "retention", "workspace", "handoff", "gates", "run", "manager"}
 _MOST: Final = 1_000_000
+_DIGITS: Final = 18
 GATES: Final = ("start", "end")
 _RETENTION: Final = {"automatic", "session", "step", "failure_days"}
 
@@ -98,6 +106,22 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    """Which files of the project `CheckpointManager` looks at; ``progress`` may be a pattern."""
+
+    feature_list: str = "feature_list.json"
+    progress: str = "claude-progress.*"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """What the environment says of the agent's own session; None where it says nothing."""
+
+    session_number: int | None = None
+    token_usage: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What is in force for one project."""
 
@@ -109,6 +133,7 @@ class Config:
     handoff: HandoffSettings = HandoffSettings()
     gates: Mapping[str, GateSettings] = field(default_factory=dict)
     run: RunSettings = RunSettings()
+    manager: ManagerSettings = ManagerSettings()
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
@@ -152,7 +177,21 @@ def load_config(
         handoff=_handoff(root / AGENTS_DIR / CONFIG_FILE, stored.get("handoff", {})),
         gates=_gates(root / AGENTS_DIR / CONFIG_FILE, stored.get("gates", {})),
         run=_run(root / AGENTS_DIR / CONFIG_FILE, stored.get("run", {})),
+        manager=_manager(root / AGENTS_DIR / CONFIG_FILE, stored.get("manager", {})),
     )
+
+
+def read_agent_context() -> AgentContext:
+    """Read the number of the agent's session and the tokens it used, as they are now."""
+    return AgentContext(_count(SESSION_NUMBER), _count(TOKEN_USAGE))
+
+
+def check_project_path(path: str, what: str) -> str:
+    """Return a path relative to the project. Raises `InvalidConfiguration` for one outside."""
+    parts = path.split("/")
+    if not path or path.startswith("/") or "\0" in path or {"", ".", ".."} & set(parts):
+        raise InvalidConfiguration(f"{what} must be a path within the project: {path!r}")
+    return path
 
 
 def _from_root(url: str, root: Path) -> str:
@@ -239,3 +278,19 @@ def _wanted(value: Any, default: Any) -> str | None:
         return None if isinstance(value, str) else "a text"
     fits = type(value) is int and 1 <= value <= _MOST
     return None if fits else f"a whole number from 1 to {_MOST:,}"
+
+
+def _manager(path: Path, settings: Any) -> ManagerSettings:
+    checked = _table(path, "manager", settings, ManagerSettings)
+    for key, value in checked.items():
+        check_project_path(value, f"{path}: manager.{key}")
+    return ManagerSettings(**checked)
+
+
+def _count(name: str) -> int | None:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise InvalidConfiguration(f"{name} must be a whole number, not {text!r}")
+    return int(text)

@@ -74,7 +74,9 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── BudgetExceeded
     │   ├── InvalidReply
     │   ├── SnapshotNotSaved
-    │   └── SnapshotTooNew
+    │   ├── SnapshotTooNew
+    │   ├── VerdictFailed
+    │   └── Escalated
     └── MissingExtra               an optional dependency is not installed
 
 A message says what happened, what was not lost, and what to do next. ``code`` is stable: programs
@@ -603,6 +605,25 @@ class SnapshotTooNew(RunError):
     """A newer program wrote this snapshot; this one does not guess what it means."""
 
     code = "snapshot_too_new"
+
+
+class VerdictFailed(RunError):
+    """What a guarded block did was judged a failure, and rolled back."""
+
+    code = "verdict_failed"
+
+
+class Escalated(RunError):
+    """A guarded block failed and its recovery strategy was to call for help; it was rolled back.
+
+    ``report`` tells what failed, what was rolled back, and from where to go on.
+    """
+
+    code = "escalated"
+
+    def __init__(self, message: str, report: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class MissingExtra(HoldfastError, ImportError):

@@ -97,13 +97,13 @@ def context_of_files(context: Mapping[str, Any]) -> dict[str, Any]:
     return {key: context[key] for key in (GIT, FILES) if key in context}
 
 
-def limits_from(settings: WorkspaceSettings) -> Limits:
-    """Return the bounds that a project's settings ask for."""
+def limits_from(settings: WorkspaceSettings, include: Sequence[str] = ()) -> Limits:
+    """Return the bounds that a project's settings ask for, with further paths to include."""
     return Limits(
         max_file_bytes=settings.max_file_mb * MB,
         quota_bytes=settings.quota_mb * MB,
         seconds=settings.seconds,
-        include=settings.include,
+        include=(*settings.include, *include),
     )
 
 

@@ -114,10 +114,13 @@ class SessionManager:
         create: bool = True,
         owner: str | None = None,
         lease_ttl: timedelta = LEASE_TTL,
+        include: Sequence[str] = (),
     ) -> SessionManager:
         """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project.
 
         With ``create=False`` it must exist and have the present schema: nothing is created.
+        ``include`` names files or directories that are captured although they are ignored, besides
+        those of the settings.
         """
         config = load_config(project_dir, url=url, tenant=tenant)
         store = open_store(config.url, tenant=config.tenant, create=create)
@@ -127,7 +130,7 @@ class SessionManager:
             policy=policy,
             project_dir=config.project_dir,
             workspace=workspace and config.workspace.capture,
-            limits=limits_from(config.workspace),
+            limits=limits_from(config.workspace, include),
             share=config.workspace.share,
             owner=owner,
             lease_ttl=lease_ttl,

@@ -93,28 +93,40 @@ class Session(SavingSession):
         saved = self.save_checkpoint(
             state=before, retention_class="automatic", metadata={"guard": name}
         )
-        # Read now and kept aside: the block may change its state, and further guards within it may
-        # trim this checkpoint.
-        kept = Content(self._store, saved.id).read().state
+        # Read now and kept aside: further guards within the block may trim this checkpoint.
+        kept = Checkpoint.of(saved.record, self._store)
+        kept.content.read()
         try:
             yield saved
         except GeneratorExit:
             # Nobody left the block: the context manager itself was thrown away.
             raise
         except BaseException as error:
-            self._fall_back(saved, kept, error)
+            self.fall_back(kept, error)
             raise
 
-    def _fall_back(self, saved: Checkpoint, state: dict[str, Any], error: BaseException) -> None:
-        """Record a failure and return to the checkpoint from before it; say so if that fails too."""
+    def fall_back(
+        self, checkpoint: Checkpoint, error: BaseException, *, move_head: bool = False
+    ) -> RollbackReport | None:
+        """Record a failure and return to a checkpoint from before it, as `guard` does.
+
+        ``checkpoint`` may have been trimmed since, if its content was read before. What goes wrong is
+        added to the error as a note, and None is returned: the error that came first is not lost.
+        """
         try:
+            state = checkpoint.state
             self.record_failure(error, state=state)
             with self._lock:
-                if first(self._store.list_checkpoints(CheckpointQuery(id=saved.id))) is None:
-                    saved = self._save(state=state, captured=Captured.again(saved.record))
-            self._rollbacks.roll_back(saved.record, Request())
+                if first(self._store.list_checkpoints(CheckpointQuery(id=checkpoint.id))) is None:
+                    again = Captured.again(checkpoint.record)
+                    checkpoint = self._save(state=state, captured=again)
+            report = self._rollbacks.roll_back(checkpoint.record, Request(move_head=move_head))
         except HoldfastError as second:
             error.add_note(f"it could not be rolled back: {second}")
+            return None
+        for note in report.notes:
+            error.add_note(note)
+        return report
 
     def autosave(
         self,
@@ -451,7 +463,7 @@ class Session(SavingSession):
         """
         if self._hold is not None and (before := self._hold.taken_from) is not None:
             self.log("warning", f"taken over from {owner_name(before.owner)}")
-        self._rollbacks.settle()
+        self.settle()
         paused_at = self._record.paused_at
         self._restore(reference, force=force)
         allowed = [old for old, new in SESSION_TRANSITIONS.items() if "active" in new]
@@ -465,6 +477,10 @@ class Session(SavingSession):
         )
         if paused_at is not None:
             self._paused_for = max(resumed_at - paused_at, timedelta(0))
+
+    def settle(self) -> None:
+        """Store what a rollback of this session that was killed had still to store."""
+        self._rollbacks.settle()
 
     def open_ledger(self) -> Ledger:
         """Return what runs and records the steps of this session; a completed one takes none."""

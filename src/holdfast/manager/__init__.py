@@ -1,0 +1,17 @@
+"""Save points with rollback for safe experimentation: `CheckpointManager` and what it hands out."""
+
+from holdfast.manager.blocking import SyncCheckpointManager
+from holdfast.manager.documents import SavePoint, read_schema
+from holdfast.manager.facade import CheckpointManager
+from holdfast.manager.guards import Guard
+from holdfast.manager.reports import Rollback, SessionStart
+
+__all__ = [
+    "CheckpointManager",
+    "Guard",
+    "Rollback",
+    "SavePoint",
+    "SessionStart",
+    "SyncCheckpointManager",
+    "read_schema",
+]
