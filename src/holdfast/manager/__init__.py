@@ -5,6 +5,7 @@ from holdfast.manager.documents import SavePoint, read_schema
 from holdfast.manager.facade import CheckpointManager
 from holdfast.manager.guards import Guard
 from holdfast.manager.reports import Rollback, SessionStart
+from holdfast.manager.snapshots import capture_git_state, capture_state
 
 __all__ = [
     "CheckpointManager",
@@ -13,5 +14,7 @@ __all__ = [
     "SavePoint",
     "SessionStart",
     "SyncCheckpointManager",
+    "capture_git_state",
+    "capture_state",
     "read_schema",
 ]

@@ -8,8 +8,9 @@ and the command line can share one project.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -25,6 +26,7 @@ from holdfast.config import (
 from holdfast.effects import error_document
 from holdfast.errors import (
     AmbiguousReference,
+    CheckpointBusy,
     CheckpointNotFound,
     InvalidIdentifier,
     SchemaMissing,
@@ -47,6 +49,9 @@ from holdfast.sessions.rollback import is_of_rollback
 AGENT_TYPE: Final = "checkpoint-manager"
 _STARTED: Final = "started"
 _FEATURES: Final = "features"
+_LONGEST_NAME: Final = 120
+_PATIENCE: Final = 60.0
+_PAUSE: Final = 0.05
 
 
 class SyncCheckpointManager:
@@ -337,31 +342,42 @@ class SyncCheckpointManager:
     def _held(self, *, create: bool = True) -> Iterator[Session]:
         """Have the session for one call; afterwards the folder shows what is stored."""
         with self._lock:
-            session = self._look()
-            if session is None:
+            if self._look() is None:
                 if not create:
                     raise self._none_yet()
-                session = self._start()
-            session.settle()
-            yield session
-            self._show(session)
+                self._start()
+            with self._take() as session:
+                session.settle()
+                yield session
+                self._show(session)
+
+    def _take(self) -> Session:
+        """Hold the session, if need be after whoever is at it now; others take as long as we do."""
+        sessions = self._sessions(create=True)
+        give_up = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return sessions.hold_session(self.session_id)
+            except CheckpointBusy:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(_PAUSE)
 
     def _none_yet(self) -> CheckpointNotFound:
         return CheckpointNotFound(f"{self._root} has no checkpoint yet; nothing was changed")
 
-    def _start(self) -> Session:
+    def _start(self) -> None:
         sessions = self._sessions(create=True)
         if self._own_database:
             keep_out_of_git(self._own_database.parent)
-        try:
-            return sessions.create_session(
+        # Somebody else may be faster: then it is there as well.
+        with suppress(SessionExists):
+            sessions.create_session(
                 AGENT_TYPE,
                 session_id=self.session_id,
                 task_description=f"save points of {self._root.name}",
                 metadata={"project_dir": str(self._root)},
-            )
-        except SessionExists:
-            return sessions.get_session(self.session_id)
+            ).close()
 
     def _save(
         self,
@@ -443,9 +459,6 @@ class SyncCheckpointManager:
     def _show(self, session: Session) -> None:
         wanted = {one.label: one for one in _chosen(session) if one.label is not None}
         Folder(self._root, session.id).show(wanted, lambda text: session.log("warning", text))
-
-
-_LONGEST_NAME: Final = 120
 
 
 def _chosen(session: Session) -> list[Checkpoint]:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 from holdfast.errors import IntegrityError
 from holdfast.sessions import Checkpoint
 from holdfast.sessions.files import GIT
+from holdfast.sessions.rollback import is_of_rollback
 from holdfast.workspace.base import NEVER_CAPTURED
 
 CheckpointKind: TypeAlias = Literal["automatic", "manual", "feature", "session"]
@@ -103,6 +104,8 @@ def save_point(checkpoint: Checkpoint) -> SavePoint:
     except IntegrityError as error:
         problem = str(error)
     label = checkpoint.label or checkpoint.id
+    # What a rollback stores for itself has no folder.
+    own = is_of_rollback(checkpoint.record)
     features = state.get("features") if isinstance(state.get("features"), Mapping) else None
     numbers = state.get("context") or {}
     return SavePoint(
@@ -113,7 +116,7 @@ def save_point(checkpoint: Checkpoint) -> SavePoint:
         git_state=git_document(
             context.get(GIT) or {"branch": checkpoint.git_branch, "commit": checkpoint.git_commit}
         ),
-        feature_state=_feature_state(features or {}, label),
+        feature_state=_feature_state(features or {}, None if own else label),
         context={
             "session_number": numbers.get("session_number"),
             "token_usage": numbers.get("token_usage"),
@@ -137,11 +140,11 @@ def git_document(git: Mapping[str, Any]) -> GitDocument:
 
 
 def _is_ours(path: str) -> bool:
-    return any(f"/{path}".find(f"/{name}/") >= 0 for name in NEVER_CAPTURED)
+    return any(f"/{name}/" in f"/{path}" for name in NEVER_CAPTURED)
 
 
-def _feature_state(features: Mapping[str, Any], label: str) -> FeatureDocument:
-    found = features.get("content") is not None
+def _feature_state(features: Mapping[str, Any], label: str | None) -> FeatureDocument:
+    found = features.get("content") is not None and label is not None
     return {
         "current": features.get("current"),
         "completed": list(features.get("completed", ())),

@@ -1,0 +1,1 @@
+"""The scripts of the skill: thin doors to the installed package."""
