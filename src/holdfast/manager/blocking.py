@@ -342,6 +342,8 @@ class SyncCheckpointManager:
     def _held(self, *, create: bool = True) -> Iterator[Session]:
         """Have the session for one call; afterwards the folder shows what is stored."""
         with self._lock:
+            if create:
+                self._sessions(create=True)
             if self._look() is None:
                 if not create:
                     raise self._none_yet()
@@ -353,7 +355,7 @@ class SyncCheckpointManager:
 
     def _take(self) -> Session:
         """Hold the session, if need be after whoever is at it now; others take as long as we do."""
-        sessions = self._sessions(create=True)
+        sessions = self._sessions(create=False)
         give_up = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -367,7 +369,7 @@ class SyncCheckpointManager:
         return CheckpointNotFound(f"{self._root} has no checkpoint yet; nothing was changed")
 
     def _start(self) -> None:
-        sessions = self._sessions(create=True)
+        sessions = self._sessions(create=False)
         if self._own_database:
             keep_out_of_git(self._own_database.parent)
         # Somebody else may be faster: then it is there as well.

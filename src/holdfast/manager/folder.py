@@ -20,8 +20,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from holdfast.errors import IntegrityError
 from holdfast.ids import new_id
 from holdfast.manager.documents import FEATURE_COPY, FOLDER, save_point
 from holdfast.sessions import Checkpoint
@@ -83,12 +84,11 @@ class Folder:
         keep_out_of_git(self.path)
         making = self.path / f"{_MAKING}{new_id()}"
         making.mkdir()
-        point = save_point(checkpoint)
-        document = json.dumps(point.to_document(), indent=2, ensure_ascii=False)
+        document = json.dumps(save_point(checkpoint).to_document(), indent=2, ensure_ascii=False)
         (making / METADATA).write_text(f"{document}\n", encoding="utf-8")
         mark = {"session": self._session_id, "checkpoint": checkpoint.id}
         (making / _MARK).write_text(f"{json.dumps(mark)}\n", encoding="utf-8")
-        for name, content in _copies(checkpoint if point.problem is None else None).items():
+        for name, content in _copies(checkpoint).items():
             (making / name).write_bytes(content)
         making.rename(self.path / label)
 
@@ -100,8 +100,12 @@ def keep_out_of_git(folder: Path) -> None:
         rule.write_text("*\n", encoding="utf-8")
 
 
-def _copies(checkpoint: Checkpoint | None) -> dict[str, bytes]:
-    state: Mapping[str, Any] = checkpoint.state if checkpoint is not None else {}
+def _copies(checkpoint: Checkpoint) -> dict[str, bytes]:
+    try:
+        state = checkpoint.state
+    except IntegrityError:
+        # The document says that it is damaged; there is nothing to copy.
+        return {}
     copies: dict[str, bytes] = {
         Path(path).name: content for path, content in (state.get("progress_files") or {}).items()
     }
