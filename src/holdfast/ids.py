@@ -29,6 +29,7 @@ TENANT_BYTES = 64
 MIN_PREFIX = 8
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_LABEL = re.compile(r"checkpoint-[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 _SQL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MAX_RANDOM = (1 << 74) - 1
 
@@ -78,6 +79,11 @@ new_id = IdFactory()
 def is_uuid(text: str) -> bool:
     """Tell whether ``text`` is a UUID in canonical form."""
     return _UUID.fullmatch(text) is not None
+
+
+def is_label(text: str) -> bool:
+    """Tell whether ``text`` has the form of a checkpoint's label."""
+    return _LABEL.fullmatch(text) is not None
 
 
 def label_for(moment: datetime) -> str:

@@ -27,6 +27,11 @@ def spoil(project: Path) -> None:
     (project / "rubbish").write_text("x")
 
 
+def fail(project: Path, error: BaseException) -> None:
+    spoil(project)
+    raise error
+
+
 @pytest.mark.row("S4-14")
 def test_success_keeps_the_work_and_the_checkpoint(
     project: Path, manager: SyncCheckpointManager
@@ -47,8 +52,7 @@ def test_an_exception_rolls_back_and_goes_on(
     before = files_of(project)
     guard = manager.guard("risky")
     with pytest.raises(type(error)) as raised, guard:
-        spoil(project)
-        raise error
+        fail(project, error)
     assert raised.value is error
     assert files_of(project) == before
     assert guard.rolled_back is not None
@@ -73,8 +77,7 @@ def test_blocks_and_functions_of_asyncio_are_guarded_alike(project: Path) -> Non
 
         with pytest.raises(Broken):
             async with manager.guard("block"):
-                spoil(project)
-                raise Broken
+                fail(project, Broken())
         assert files_of(project) == before
         with pytest.raises(Broken):
             await risky("bad")
@@ -146,10 +149,13 @@ async def _later() -> bool:
 def test_when_rolling_back_fails_too_both_errors_are_told(
     project: Path, manager: SyncCheckpointManager
 ) -> None:
-    with pytest.raises(Broken, match="the first") as raised, manager.guard("doomed"):
+    def lock_and_fail() -> None:
         (project / "src" / "app.ts").write_text("x\n")
         (project / ".git" / "index.lock").write_text("")
         raise Broken("the first")
+
+    with pytest.raises(Broken, match="the first") as raised, manager.guard("doomed"):
+        lock_and_fail()
     (note,) = raised.value.__notes__
     assert "could not be rolled back" in note
     assert "index.lock" in note
@@ -161,12 +167,15 @@ def test_guards_within_a_guard_do_not_cost_the_outer_one_its_way_back(
     project: Path, manager: SyncCheckpointManager
 ) -> None:
     before = files_of(project)
-    with pytest.raises(Broken), manager.guard("outer"):
-        spoil(project)
+
+    def many_guards() -> None:
         for number in range(6):
             with manager.guard(f"inner-{number}"):
                 pass
-        raise Broken
+        fail(project, Broken())
+
+    with pytest.raises(Broken), manager.guard("outer"):
+        many_guards()
     assert files_of(project) == before
 
 
@@ -268,8 +277,7 @@ def test_escalate_rolls_back_and_reports(project: Path) -> None:
         manager = CheckpointManager(project)
         with pytest.raises(Escalated) as raised:
             async with manager.guard("hard", on_failure=strategy):
-                spoil(project)
-                raise Broken("too hard")
+                fail(project, Broken("too hard"))
         await manager.close()
         return raised.value
 
@@ -297,7 +305,6 @@ def test_a_strategy_that_makes_no_sense_is_a_rollback_with_a_note(
         pytest.raises(Broken, match="first") as raised,
         manager.guard("x", on_failure=on_failure),
     ):
-        spoil(project)
-        raise Broken("first")
+        fail(project, Broken("first"))
     assert "on_failure could not tell" in raised.value.__notes__[0]
     assert files_of(project) == before

@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_refused_untouched_and_a_good_one_named(
 
         database = apsw.Connection(str(project / ".agents" / "sessions.db"))
         database.execute(
-            "UPDATE chunks SET data = zeroblob(length(data)) WHERE length(data) > 9000"
+            "UPDATE chunks SET data = zeroblob(length(data)) WHERE length(data) > 1000"
         )
         database.close()
     (project / "src" / "app.ts").write_text("now\n")
@@ -222,13 +222,12 @@ SyncCheckpointManager(sys.argv[1]).rollback(sys.argv[2])
 @pytest.mark.parametrize(
     ("module", "owner", "name", "after", "done"),
     [
-        ("restore", "Restore", "_check_contents", False, False),
-        ("restore", "Applier", "carry_out", False, True),
-        ("restore", "Applier", "carry_out", True, True),
+        ("git", "Workspace", "restore", False, False),
+        pytest.param("restore", "Applier", "carry_out", False, True, marks=pytest.mark.slow),
+        pytest.param("restore", "Applier", "carry_out", True, True, marks=pytest.mark.slow),
         ("restore", "Mover", "move", True, True),
-        ("restore", "Restore", "_compare", True, True),
     ],
-    ids=["before", "files to come", "files done", "head moved", "compared"],
+    ids=["before", "files to come", "files done", "head moved"],
 )
 def test_a_killed_rollback_is_finished_or_never_happened(
     project: Path, module: str, owner: str, name: str, after: bool, done: bool
@@ -312,7 +311,7 @@ def test_without_the_git_command_the_state_is_saved_and_a_rollback_says_why_not(
             project / "feature_list.json"
         ).read_bytes()
         before = files_of(project)
-        with pytest.raises(SnapshotNotFound, match="git is not installed.*Nothing was changed"):
+        with pytest.raises(SnapshotNotFound, match=r"git is not installed.*Nothing was changed"):
             manager.rollback(saved.id)
         assert files_of(project) == before
         with pytest.raises(RuntimeError) as failed, manager.guard("blind"):

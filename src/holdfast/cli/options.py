@@ -18,7 +18,7 @@ from holdfast.errors import (
     InvalidIdentifier,
     SessionNotFound,
 )
-from holdfast.ids import is_uuid
+from holdfast.ids import is_label, is_uuid
 from holdfast.sessions import Checkpoint, Session, SessionManager
 
 _COMPLETED: Final = 1000
@@ -158,7 +158,7 @@ def chosen_checkpoint(
     *,
     beside: Checkpoint | None = None,
 ) -> Checkpoint:
-    """Return the checkpoint that was named, or the latest one. A whole id may be of any session.
+    """Return the checkpoint that was named, or the latest one. An id may be of any session.
 
     ``beside`` is another checkpoint of the same command, whose session is meant unless one is named.
     """
@@ -166,7 +166,14 @@ def chosen_checkpoint(
         return manager.get_checkpoint(reference)
     near = beside.session_id if beside is not None else None
     chosen = chosen_session(manager, session or near)
-    return chosen.latest_checkpoint() if reference is None else chosen.get_checkpoint(reference)
+    if reference is None:
+        return chosen.latest_checkpoint()
+    try:
+        return chosen.get_checkpoint(reference)
+    except CheckpointNotFound:
+        if session is not None or not is_label(reference):
+            raise
+        return manager.get_checkpoint(reference)
 
 
 def chosen_checkpoint_or_file(

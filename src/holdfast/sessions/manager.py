@@ -13,6 +13,7 @@ from typing import Any, Self
 from holdfast.config import load_config
 from holdfast.errors import (
     AgentNotFound,
+    AmbiguousReference,
     CheckpointNotFound,
     HoldfastError,
     IllegalTransition,
@@ -23,7 +24,7 @@ from holdfast.errors import (
     SnapshotCorrupt,
     WorkspaceRefused,
 )
-from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
+from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, is_label, new_id
 from holdfast.leases import Leases, describe_holder, is_dead
 from holdfast.model import (
     AGENT_STATUSES,
@@ -224,12 +225,20 @@ class SessionManager:
         return Checkpoint.of(record, self._store) if record is not None else None
 
     def get_checkpoint(self, checkpoint_id: str) -> Checkpoint:
-        """Look at a checkpoint of whatever session by its id, without restoring it."""
-        query = CheckpointQuery(id=check_uuid(checkpoint_id, "checkpoint id"))
-        record = first(self._store.list_checkpoints(query))
-        if record is None:
+        """Look at a checkpoint of whatever session by its id or label, without restoring it."""
+        if is_label(checkpoint_id):
+            query = CheckpointQuery(label=checkpoint_id, namespace="")
+        else:
+            query = CheckpointQuery(id=check_uuid(checkpoint_id, "checkpoint id"))
+        found = self._store.list_checkpoints(query)
+        if not found:
             raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
-        return Checkpoint.of(record, self._store)
+        if len(found) > 1:
+            listed = ", ".join(f"{one.id} of session {one.session_id}" for one in found)
+            raise AmbiguousReference(
+                f"several checkpoints have the label {checkpoint_id}: {listed}"
+            )
+        return Checkpoint.of(found[0], self._store)
 
     # Sessions --------------------------------------------------------------------------------
 

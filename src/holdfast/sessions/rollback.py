@@ -267,7 +267,7 @@ class Rollbacks:
 
     def _save_safety(self, captured: Captured, target: Checkpoint, request: Request) -> Checkpoint:
         return self._save(
-            state=self._present(),
+            state=self._present_or_nothing(),
             captured=captured,
             retention_class="manual",
             expires_in=_SAFETY_DAYS,
@@ -278,7 +278,7 @@ class Rollbacks:
     def _land(
         self, captured: Captured, target: Checkpoint, request: Request, safety: Checkpoint
     ) -> Checkpoint:
-        state = self._take_up(target.record).state if request.state else self._present()
+        state = self._take_up(target.record).state if request.state else self._present_or_nothing()
         metadata = request.to_metadata("landed", target.id)
         metadata[ROLLBACK]["safety"] = safety.id
         return self._save(
@@ -288,6 +288,13 @@ class Rollbacks:
             description=request.title,
             metadata=metadata,
         )
+
+    def _present_or_nothing(self) -> dict[str, Any]:
+        try:
+            return self._present()
+        except IntegrityError:
+            # The latest state is damaged. That must not stand between us and one that is not.
+            return {}
 
     def _landings(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
         query = CheckpointQuery(self._session_id, namespace="")

@@ -143,6 +143,7 @@ class Capture:
         excludes = excludes_for(self._store.root, self._repository)
         self._found.rules_changed = excludes != self._details.excludes
         self._details.excludes = excludes
+        self._details.included = list(self._limits.include)
         self._store.write_excludes(excludes)
         if told is not None:
             self._consider(self._listed(told), known=True)

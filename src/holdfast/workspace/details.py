@@ -27,7 +27,8 @@ class Details:
 
     ``head`` is what HEAD says in the user's repository (``ref: refs/heads/main`` or a commit) and
     ``head_commit`` the commit behind it, both None outside of one. ``excludes`` are the rules of
-    ``.git/info/exclude`` at the time.
+    ``.git/info/exclude`` at the time, ``included`` the paths that were captured in spite of rules: what
+    the snapshot lacks of those was not there.
     """
 
     defaults: tuple[int, int, int] = _USUAL
@@ -38,6 +39,7 @@ class Details:
     head: str | None = None
     head_commit: str | None = None
     excludes: str = ""
+    included: list[str] = field(default_factory=list)
 
     def mode_of(self, path: str, git_mode: str) -> int:
         """Return the permissions of a file."""
@@ -74,6 +76,7 @@ class Details:
             "head": self.head,
             "head_commit": self.head_commit,
             "excludes": self.excludes,
+            "included": sorted(self.included),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
@@ -97,6 +100,7 @@ class Details:
                 head=document["head"],
                 head_commit=document["head_commit"],
                 excludes=document["excludes"],
+                included=list(document.get("included", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise SnapshotCorrupt(f"the snapshot's details cannot be read: {error}") from None

@@ -109,8 +109,8 @@ def make_plan(
 ) -> Plan:
     """Work out how to come from one snapshot to another.
 
-    What the target's own ignore rules ignore is kept even though the target lacks it, and so are files
-    of secrets (``.env``) and what either side could not capture.
+    What the target's own ignore rules ignore is kept even though the target lacks it, unless it would
+    have been captured all the same; and so are files of secrets (``.env``) and what either side could not capture.
     """
     for path in (*target.details.modes, *target.details.directories, *target.details.empty):
         check_path(path)
@@ -121,6 +121,7 @@ def make_plan(
     gone = [one.path for one in changes if one.kind == "deleted"]
     hollow = [path for path in now.details.empty if path not in set(target.details.empty)]
     ignored = _ignored_by(store, target, gone, hollow) if gone or hollow else set()
+    ignored = {path for path in ignored if not _within(path, target.details.included)}
     for change in changes:
         if not uncaptured.isdisjoint((change.path, *_parents(change.path))):
             plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
