@@ -177,6 +177,7 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "run": ("--", "true"),
         "rollback": ("a", "--yes"),
         "undo": ("--yes",),
+        "skill": ("install",),
     }
     # `run` starts a session of its own, which would be the latest for those that follow.
     for name in sorted(COMMANDS, key=lambda one: one == "run"):
