@@ -29,7 +29,7 @@ from holdfast.preflight import Preflight
 from holdfast.processes import owner_name
 from holdfast.sessions.autosaved import AutosavedSession
 from holdfast.sessions.briefing import brief_of, preflight_of
-from holdfast.sessions.checkpoint import Checkpoint, Content
+from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import Captured
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record

@@ -11,7 +11,7 @@ from holdfast.cli.options import (
     session_option,
     take_over_option,
 )
-from holdfast.cli.rolling import asking_options, carry_out, undo_command
+from holdfast.cli.rolling import Asked, asking_options, carry_out
 
 
 @click.command("undo", short_help="Take back the last rollback, or the last undo.")
@@ -46,14 +46,16 @@ def command(
             common,
             manager,
             chosen_session(manager, session).id,
-            lambda held, dry_run: (
+            lambda held, _, dry_run: (
                 held.redo(dry_run=dry_run) if redo else held.undo(dry_run=dry_run)
             ),
-            name="redo" if redo else "undo",
-            take_back=undo_command(session, redo=not redo),
-            take_over=take_over,
-            yes=yes,
-            dry_run=dry_run,
-            with_diff=with_diff,
-            pager=not no_pager,
+            Asked(
+                name="redo" if redo else "undo",
+                session=session,
+                take_over=take_over,
+                yes=yes,
+                dry_run=dry_run,
+                with_diff=with_diff,
+                pager=not no_pager,
+            ),
         )
