@@ -25,6 +25,7 @@ from holdfast.errors import (
     StateNotSerializable,
 )
 from holdfast.sessions.files import ProjectFiles
+from holdfast.sessions.rollback import Rollbacks
 from tests.workspace.pictures import commit_all, git, make_repository, picture
 
 
@@ -448,3 +449,95 @@ def test_autosave_saves_when_files_changed_and_only_then(session: Session, proje
     with session.autosave(lambda: {"n": 1}, interval=None, signals=False):
         pass
     assert len(session.list_checkpoints()) == count + 1
+
+
+def test_undo_outlives_the_landing(session: Session, project: Path) -> None:
+    session.save_checkpoint("before", state={"n": 1})
+    (project / "a.txt").write_text("later\n")
+    session.save_checkpoint("after", state={"n": 2})
+    session.rollback("before")
+    for n in range(7):
+        session.save_checkpoint(state={"n": 10 + n}, retention_class="automatic")
+    session.undo()
+    assert (project / "a.txt").read_text() == "later\n"
+    assert session.state == {"n": 2}
+
+
+def test_what_others_wrote_stays_through_further_rollbacks_and_undo(
+    session: Session, project: Path
+) -> None:
+    session.save_checkpoint("start", state={})
+    (project / "b.txt").write_text("mine\n")
+    session.save_checkpoint(state={}, paths=["b.txt"])
+    (project / "a.txt").write_text("by a person\n")
+    session.rollback("start", only_mine=True)
+    session.rollback("start", only_mine=True)
+    assert (project / "a.txt").read_text() == "by a person\n"
+    (project / "a.txt").write_text("by a person, later\n")
+    session.undo()
+    session.undo()
+    assert (project / "a.txt").read_text() == "by a person, later\n"
+    assert (project / "b.txt").read_text() == "mine\n"
+
+
+def test_what_autosave_noticed_is_this_sessions_own(session: Session, project: Path) -> None:
+    session.save_checkpoint("start", state={})
+    (project / "b.txt").write_text("mine\n")
+    with session.autosave(dict, interval=None, signals=False):
+        pass
+    report = session.rollback("start", only_mine=True)
+    assert (project / "b.txt").read_text() == "b\n"
+    assert report.files is not None
+    assert report.files.conflicts == ()
+
+
+def test_a_sweep_leaves_the_files_of_other_tenants(project: Path, tmp_path: Path) -> None:
+    url = str(tmp_path / "shared.db")
+    with (
+        SessionManager.open(url, project_dir=project, tenant="one") as one,
+        SessionManager.open(url, project_dir=project, tenant="two") as two,
+    ):
+        session = one.create_session("a")
+        session.save_checkpoint("kept", state={})
+        (project / "a.txt").write_text("other\n")
+        two.create_session("b").save_checkpoint(state={})
+        two.gc()
+        session.rollback("kept")
+        assert (project / "a.txt").read_text() == "a\n"
+
+
+def test_a_project_may_be_moved(project: Path, tmp_path: Path) -> None:
+    with SessionManager.open(project_dir=project) as manager:
+        manager.create_session("a", session_id="moves").save_checkpoint("one", state={})
+    moved = tmp_path / "moved"
+    project.rename(moved)
+    with SessionManager.open(project_dir=moved) as manager:
+        assert manager.verify().ok
+        assert manager.gc().snapshots == 0
+        (moved / "a.txt").unlink()
+        manager.resume_session("moves").rollback("one")
+        assert (moved / "a.txt").read_text() == "a\n"
+
+
+def test_a_landing_that_failed_once_is_made_up_for(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = str(tmp_path / "sessions.db")
+    with SessionManager.open(url, project_dir=project) as manager:
+        session = manager.create_session("a", session_id="dies")
+        session.save_checkpoint("before", state={"n": 1})
+        (project / "a.txt").write_text("later\n")
+        session.save_checkpoint("after", state={"n": 2})
+    subprocess.run(
+        [sys.executable, "-c", _KILLED, url, str(project), "landing"],
+        check=False, timeout=60, capture_output=True,
+    )  # fmt: skip
+    with SessionManager.open(url, project_dir=project) as manager:
+        with monkeypatch.context() as broken:
+            broken.setattr(Rollbacks, "_land", lambda *_: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                manager.resume_session("dies")
+        resumed = manager.resume_session("dies")
+        assert resumed.state == {"n": 1}
+        resumed.undo()
+        assert resumed.state == {"n": 2}

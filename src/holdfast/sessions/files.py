@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -125,14 +125,26 @@ class ProjectFiles:
         self._limits = limits
         self._share = share and store.shared
         self._opened: Workspace | None = None
+        self._seen_changed: set[str] = set()
 
     @property
     def workspace(self) -> Workspace:
         """The project's workspace. Raises `WorkspaceRefused` for a directory that is none."""
         if self._opened is None:
-            group = sha256(self._store.url.encode()).hexdigest()[:16]
-            self._opened = Workspace(self._project_dir, limits=self._limits, group=group)
+            self._opened = Workspace(self._project_dir, limits=self._limits, group=self._group())
         return self._opened
+
+    def _group(self) -> str:
+        """Return a name for what this store and tenant keep, the same wherever the project lies."""
+        name = self._store.url
+        path = getattr(self._store, "path", None)
+        if path is not None:
+            name = os.path.relpath(path, self._project_dir)
+            name = name if not name.startswith("..") else str(path)
+        elif not self._store.shared:
+            # Nobody else has this store: what it kept goes with it.
+            name = f"{name}{id(self._store)}-{os.getpid()}"
+        return sha256(f"{name}\0{self._store.tenant}".encode()).hexdigest()[:16]
 
     @contextmanager
     def captured(
@@ -156,6 +168,10 @@ class ProjectFiles:
                 found = Captured(git=read_git_state(self._project_dir), problem=str(error))
             else:
                 wrote = {*told, *(workspace.relative(path) for path in paths or ())}
+                if self._seen_changed and paths is None:
+                    touched = tuple(sorted({*snapshot.touched, *self._seen_changed}))
+                    snapshot = replace(snapshot, touched=touched)
+                    self._seen_changed.clear()
                 found = self.describe(snapshot, tuple(sorted(wrote)))
             yield found
 
@@ -182,9 +198,12 @@ class ProjectFiles:
     def differ_from(self, commit: str | None) -> bool:
         """Tell whether the files are others than a snapshot holds; not if they cannot be captured."""
         try:
-            return self.workspace.snapshot().commit != commit
+            snapshot = self.workspace.snapshot()
         except _Stays:
             return False
+        # The next save finds these unchanged, but it is the one that names who wrote them.
+        self._seen_changed.update(snapshot.touched)
+        return snapshot.commit != commit
 
     def sweep(self, *, dry_run: bool = False) -> tuple[Sweep, PackReport]:
         """Let go of snapshots and packs that no checkpoint names any more."""
@@ -198,7 +217,7 @@ class ProjectFiles:
         for record in self._store.list_checkpoints(CheckpointQuery()):
             if record.workspace_commit is not None:
                 named.setdefault(record.workspace_commit, []).append(record.id)
-        held = self.workspace.snapshots()
+        held = {commit for commit in named if self.workspace.has(commit)}
         wrong = {one.commit: one.problem for one in self.workspace.verify(named.keys() & held)}
         if not self._share:
             wrong |= dict.fromkeys(named.keys() - held, "its files are not in the private store")

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from uuid import UUID, uuid5
 
 from holdfast.errors import (
     CheckpointNotFound,
@@ -39,6 +40,8 @@ Kind: TypeAlias = Literal["rollback", "undo", "redo"]
 ROLLBACK: Final = "rollback"
 _SAFETY_DAYS: Final = timedelta(days=30)
 _LOOKED_AT: Final = 200
+# A landing's id follows from its safety checkpoint's, so that storing it again is the same landing.
+_LANDINGS: Final = UUID("0c6a4b52-3f0e-5d0b-8f7b-6f1d2f6f3a11")
 # For so long, in seconds, a checkpoint that is being restored is not trimmed; longer than any restore.
 _RESTORING: Final = 3600.0
 
@@ -186,23 +189,23 @@ class Rollbacks:
     def undo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last rollback that was not taken back yet."""
         undone: set[str] = set()
-        for record, facts in self._landings():
+        for safety, facts in self._steps():
             if facts["kind"] == "undo":
                 undone.add(facts["undoes"])
-            elif record.id not in undone:
-                return self._reverse(record, facts, "undo", dry_run=dry_run)
+            elif safety.id not in undone:
+                return self._reverse(safety, facts, "undo", dry_run=dry_run)
         raise NothingToUndo(f"session {self._session_id} has no rollback to undo")
 
     def redo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last undo, unless another rollback came after it."""
         redone: set[str] = set()
-        for record, facts in self._landings():
+        for safety, facts in self._steps():
             if facts["kind"] == "redo":
                 redone.add(facts["undoes"])
             elif facts["kind"] == "rollback":
                 break
-            elif record.id not in redone:
-                return self._reverse(record, facts, "redo", dry_run=dry_run)
+            elif safety.id not in redone:
+                return self._reverse(safety, facts, "redo", dry_run=dry_run)
         raise NothingToUndo(f"session {self._session_id} has no undo to redo")
 
     def settle(self) -> None:
@@ -216,16 +219,25 @@ class Rollbacks:
         try:
             workspace = self._files.workspace
             workspace.recover()
-            if not workspace.take_finished(latest.id):
+            if not workspace.was_finished(latest.id):
                 return
-            record = first(self._store.list_checkpoints(CheckpointQuery(id=facts["target"])))
-        except HoldfastError:
+        except HoldfastError as error:
+            # The state can be gone on with; whoever rolls back or saves files next is told again.
+            self._store.append_log(
+                self._session_id,
+                "warning",
+                f"an interrupted rollback is not finished: {error}",
+                None,
+            )
             return
+        record = first(self._store.list_checkpoints(CheckpointQuery(id=facts["target"])))
         if record is not None:
             target = Checkpoint.of(record, self._store)
-            request = _request_of(facts)
             with self._files.captured() as captured:
-                self._land(captured, target, request, Checkpoint.of(latest, self._store))
+                safety = Checkpoint.of(latest, self._store)
+                self._land(captured, target, _request_of(facts), safety)
+        # Only now: killed before this, the next start does it again, under the same id.
+        workspace.forget_finished(latest.id)
 
     # Inside ----------------------------------------------------------------------------------
 
@@ -281,7 +293,11 @@ class Rollbacks:
         state = self._take_up(target.record).state if request.state else self._present_or_nothing()
         metadata = request.to_metadata("landed", target.id)
         metadata[ROLLBACK]["safety"] = safety.id
+        if request.only_mine and self._files is not None and captured.commit is not None:
+            restored = self._files.workspace.diff(safety.workspace_commit or "", captured.commit)
+            metadata[ROLLBACK]["restored"] = [storable(one.path) for one in restored]
         return self._save(
+            checkpoint_id=str(uuid5(_LANDINGS, safety.id)),
             state=state,
             captured=captured,
             retention_class="automatic",
@@ -296,26 +312,32 @@ class Rollbacks:
             # The latest state is damaged. That must not stand between us and one that is not.
             return {}
 
-    def _landings(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
+    def _steps(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
+        """Return the safety checkpoints, newest first: one for each rollback, undo and redo.
+
+        Landings go the way of all automatic checkpoints; these stay for a month.
+        """
         query = CheckpointQuery(self._session_id, namespace="")
         return [
             (one, facts)
             for one in self._store.list_checkpoints(query)
-            if (facts := _facts(one)) is not None and facts["phase"] == "landed"
+            if (facts := _facts(one)) is not None and facts["phase"] == "safety"
         ]
 
     def _reverse(
-        self, landing: CheckpointRecord, facts: dict[str, Any], kind: Kind, *, dry_run: bool
+        self, safety: CheckpointRecord, facts: dict[str, Any], kind: Kind, *, dry_run: bool
     ) -> RollbackReport:
-        safety = first(self._store.list_checkpoints(CheckpointQuery(id=facts["safety"])))
-        if safety is None:
-            raise NothingToUndo(
-                f"the checkpoint from before the last {facts['kind']} was removed, so it cannot be "
-                "taken back; roll back to another one (`holdfast log` lists them)"
-            )
+        landing_id = str(uuid5(_LANDINGS, safety.id))
+        landing = first(self._store.list_checkpoints(CheckpointQuery(id=landing_id)))
+        if (
+            landing is not None
+            and (restored := (_facts(landing) or {}).get("restored")) is not None
+        ):
+            # Others' files were left alone on the way there, and are on the way back.
+            facts = {**facts, "paths": restored}
         whole = facts["title"]
         what = whole.removeprefix("undo of the ").removeprefix("redo of the ")
-        request = _request_of(facts, undoes=landing.id, dry_run=dry_run)
+        request = _request_of(facts, undoes=safety.id, dry_run=dry_run)
         return self.roll_back(safety, replace(request, kind=kind, title=f"{kind} of the {what}"))
 
     def _keep_others(self, target: CheckpointRecord) -> Keep:
@@ -323,7 +345,9 @@ class Rollbacks:
         mine: dict[str, str] = {}
         query = CheckpointQuery(self._session_id, namespace="")
         for record in reversed(self._store.list_checkpoints(query)):
-            if record.seq > target.seq and record.workspace_commit is not None:
+            if record.seq <= target.seq or is_of_rollback(record):
+                continue
+            if record.workspace_commit is not None:
                 loaded = self._store.load(record.id)
                 paths, _ = paths_written(loaded[1].context if loaded is not None else {})
                 mine |= dict.fromkeys(paths, record.workspace_commit)

@@ -206,7 +206,9 @@ class SavingSession(HeldSession):
                 # Nobody can count on this one: the same state, saved by itself, is worth a save.
                 self._recorder.forget()
             self._wrote.difference_update(captured.told)
-            self._files_context, self._files_commit = about_files, captured.commit
+            # What is stored counts: a repeated save changes nothing, whatever the files are now.
+            self._files_context = about_files
+            self._files_commit = result.record.workspace_commit
         return Checkpoint.of(result.record, self._store)
 
     def _put(self, draft: NewCheckpoint, captured: Captured) -> PutResult:

@@ -121,7 +121,7 @@ class Session(SavingSession):
                     again = Captured.again(checkpoint.record)
                     checkpoint = self._save(state=state, captured=again)
             report = self._rollbacks.roll_back(checkpoint.record, Request(move_head=move_head))
-        except HoldfastError as second:
+        except (HoldfastError, OSError) as second:
             error.add_note(f"it could not be rolled back: {second}")
             return None
         for note in report.notes:

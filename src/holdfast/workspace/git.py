@@ -208,7 +208,7 @@ class Workspace:
         nothing is changed.
 
         ``before`` is called with the safety snapshot when nothing was changed yet; what it raises stops
-        the restore, and what it returns (a mapping with an ``id``) is what `take_finished` answers
+        the restore, and what it returns (a mapping with an ``id``) is what `was_finished` answers by
         should this process be killed and another finish the work. ``after`` is called with the
         snapshot of the result before the restore counts as done.
         """
@@ -235,13 +235,14 @@ class Workspace:
         with self._store.working():
             return finish_interrupted(self._store, self.limits, Repository.find(self.root))
 
-    def take_finished(self, purpose_id: str) -> bool:
-        """Tell, once, whether a killed restore with this purpose was finished by somebody else."""
-        name = finished_note(purpose_id)
-        if not (self._store.home / name).exists():
-            return False
-        self._store.remove_note(name)
-        return True
+    def was_finished(self, purpose_id: str) -> bool:
+        """Tell whether a killed restore with this purpose was finished by somebody else."""
+        return (self._store.home / finished_note(purpose_id)).exists()
+
+    def forget_finished(self, purpose_id: str) -> None:
+        """Let go of what `was_finished` goes by, when all that was left to do is done."""
+        if self.was_finished(purpose_id):
+            self._store.remove_note(finished_note(purpose_id))
 
     # Another machine -------------------------------------------------------------------------
 
