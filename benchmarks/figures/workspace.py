@@ -24,15 +24,14 @@ def measure(run: Run) -> list[Row]:
     first = timed(workspace.snapshot)
     settle()
     workspace.snapshot()
-    unchanged = _unchanged(run, project, workspace)
     return [
-        unchanged,
+        _unchanged(run, project, workspace),
         _changed(run, project, workspace),
         _told(run, project, workspace),
         _restored(run, project, workspace),
         _packed(run, workspace),
         _first(run, project, first),
-        _grown(run, unchanged.values["ratio"]),
+        _grown(run, project, workspace),
     ]
 
 
@@ -192,23 +191,36 @@ def _first(run: Run, project: Project, ours: float) -> Row:
     )
 
 
-def _grown(run: Run, small: float) -> Row:
-    count = run.size(100_000, 6000)
-    project = Project(run.directory / "large", count, size=800)
-    workspace = Workspace(project.root)
-    workspace.snapshot()
-    settle()
-    workspace.snapshot()
-    sides = (lambda: project.git(*STATUS), workspace.snapshot)
-    theirs, ours = map(median, take_turns(run.size(9, 3), *sides))
-    ratio = ours / theirs
+def _grown(run: Run, project: Project, workspace: Workspace) -> Row:
+    large = Project(run.directory / "large", run.size(100_000, 6000), size=800)
+    large_workspace = Workspace(large.root)
+    # Both once for what is new, and once for git's racy second.
+    for one in (workspace, large_workspace) * 2:
+        one.snapshot()
+        settle()
+    sides = (
+        lambda: project.git(*STATUS),
+        workspace.snapshot,
+        lambda: large.git(*STATUS),
+        large_workspace.snapshot,
+    )
+    peer, save, large_peer, large_save = map(median, take_turns(run.size(11, 3), *sides))
+    small_ratio, ratio = save / peer, large_save / large_peer
     return Row(
-        figure=f"workspace: a save of {count:,} files, none changed",
-        peer=f"`git status` {show_time(theirs)}",
-        ours=show_time(ours),
+        figure=f"workspace: a save of {len(large.files):,} files, none changed",
+        peer=f"`git status` {show_time(large_peer)}",
+        ours=show_time(large_save),
         ratio=f"{ratio:.2f} × its time",
-        target=f"≤ {_TOLERANCE:g} × the ratio of the smaller project, {small:.2f}",
-        met=ratio <= _TOLERANCE * small,
-        note="the cost grows no faster than that of `git status`",
-        values={"peer_seconds": theirs, "our_seconds": ours, "ratio": ratio, "small_ratio": small},
+        target=f"≤ {_TOLERANCE:g} × the ratio of the smaller project",
+        met=ratio <= _TOLERANCE * small_ratio,
+        note=(
+            f"the cost grows no faster than that of `git status`: with {len(project.files):,} files, "
+            f"in turn with these, it was {small_ratio:.2f} × its time"
+        ),
+        values={
+            "peer_seconds": large_peer,
+            "our_seconds": large_save,
+            "ratio": ratio,
+            "small_ratio": small_ratio,
+        },
     )
