@@ -95,7 +95,9 @@ class Workspace:
         """Capture every file of the project. When this returns, it is durable.
 
         With ``paths`` only those are looked at, on top of the last snapshot: for a caller that knows
-        what it wrote. What could not be captured is listed in ``skipped``.
+        what it wrote. What ``git`` then says of other changed and untracked files is what the last
+        whole snapshot found; branch, commit and what is staged are of now. What could not be captured
+        is listed in ``skipped``.
         """
         find_git()
         told = None if paths is None else [self.relative(path) for path in paths]
