@@ -224,7 +224,7 @@ def test_ids_are_readable_distinct_and_accepted_everywhere(
     project: Path, manager: SyncCheckpointManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
-    monkeypatch.setattr("holdfast.sessions.session.utc_now", lambda: moment)
+    monkeypatch.setattr("holdfast.sessions.saving.utc_now", lambda: moment)
     made = [manager.create_checkpoint("same name") for _ in range(2)]
     ids = [one.id for one in made]
     assert ids == ["checkpoint-20250115-103000", "checkpoint-20250115-103000-2"]
