@@ -131,7 +131,11 @@ class ProjectFiles:
     def workspace(self) -> Workspace:
         """The project's workspace. Raises `WorkspaceRefused` for a directory that is none."""
         if self._opened is None:
-            self._opened = Workspace(self._project_dir, limits=self._limits, group=self._group())
+            path: Path | None = getattr(self._store, "path", None)
+            never = [path] if path is not None else ()
+            self._opened = Workspace(
+                self._project_dir, limits=self._limits, group=self._group(), never=never
+            )
         return self._opened
 
     def _group(self) -> str:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
+
+from holdfast.config import AGENTS_DIR, DATABASE
 
 MB: Final = 1024 * 1024
 
@@ -17,7 +20,9 @@ Kind: TypeAlias = Literal["added", "modified", "deleted"]
 Progress: TypeAlias = Callable[[int, int], None]
 
 # What is never captured: our own corner, and the copies that `CheckpointManager` keeps for readers.
-NEVER_CAPTURED: Final = (".agents", ".claude/checkpoints")
+NEVER_CAPTURED: Final = (AGENTS_DIR, ".claude/checkpoints")
+# The private store of a project, in its `.agents`.
+STORE: Final = "workspace.git"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +205,21 @@ class FileDiff:
         return count
 
 
+def is_own(path: str) -> bool:
+    """Whether a path is where Holdfast keeps its own: of this project, or of one that lies in it.
+
+    Databases change while they are captured, and to put an older one back would lose what it holds.
+    No rule of the project has a say in this.
+    """
+    if any(path == one or path.startswith(f"{one}/") for one in NEVER_CAPTURED):
+        return True
+    parts = path.split("/")
+    return any(
+        above == AGENTS_DIR and (name == STORE or name.startswith(DATABASE))
+        for above, name in pairwise(parts)
+    )
+
+
 def as_document(git: GitState) -> Mapping[str, Any]:
     """Return a git state as plain values, fit for a checkpoint; long lists keep their beginning."""
     document: dict[str, Any] = {
@@ -231,6 +251,7 @@ _LISTED: Final = 1000
 __all__ = [
     "MB",
     "NEVER_CAPTURED",
+    "STORE",
     "Change",
     "Entry",
     "FileDiff",
@@ -244,5 +265,6 @@ __all__ = [
     "Sweep",
     "Usage",
     "as_document",
+    "is_own",
     "readable",
 ]

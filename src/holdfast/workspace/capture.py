@@ -44,6 +44,7 @@ _AT_ONCE: Final = 2000
 _ARGUMENTS: Final = 400
 # What changed within this time may change again without its time stamp telling.
 _RACY_NS: Final = 2_000_000_000
+_TICK_NS: Final = 50_000_000
 _ROOM_PER_FILE: Final = 1024
 _ROOM_PER_ENTRY: Final = 100
 _DOT_GIT: Final = ".git"
@@ -243,7 +244,7 @@ class Capture:
         for path in others:
             if not path.endswith("/"):
                 yield path
-            elif not _never(path[:-1]):
+            elif not self._store.is_own(path[:-1]):
                 folders.append(path)
         nested = [path for path in folders if _is_repository(self._store.root / path)]
         plain = [path for path in folders if path not in set(nested)]
@@ -372,7 +373,12 @@ class Capture:
         """Sort paths into what is to be added, skipped and, where the index has them, dropped."""
         found = self._found
         for path in paths:
-            if _never(path) or path in found.add:
+            if path in found.add:
+                continue
+            if self._store.is_own(path):
+                # One that an older capture took goes.
+                if known:
+                    found.drop.add(path)
                 continue
             looked = self._lstat(path)
             reason = None
@@ -415,6 +421,7 @@ class Capture:
                 looked is not None
                 and not stat.S_ISDIR(looked.st_mode)
                 and path not in self._found.add
+                and not self._store.is_own(path)
             ):
                 self._found.add[path] = looked
                 self._found.drop.discard(path)
@@ -516,7 +523,7 @@ class Capture:
             hollow = self._paths("ls-files", "-z", "-o", "--directory", "--exclude-standard")
         for path in hollow:
             folder = path.rstrip("/")
-            if path.endswith("/") and not _never(folder):
+            if path.endswith("/") and not self._store.is_own(folder):
                 self._found.empty |= self._empty_below(folder)
         if ignored := self._ignored(self._found.empty):
             self._found.empty -= ignored
@@ -591,6 +598,10 @@ class Capture:
         self._store.incoming.deliver()
         self._store.keep(group, commit, deadline=self._deadline)
         if self._fresh_index.exists():
+            # Git reads a file again whose time is not before the index's. This one knows nothing of
+            # what changed since the capture began, so that is its time; files get theirs a tick late.
+            begun = self._started - _TICK_NS
+            os.utime(self._fresh_index, ns=(begun, begun))
             os.replace(self._fresh_index, self._store.index)
         self._note |= {
             "commit": commit, "tree": tree, "message": text, "position": position,
@@ -733,10 +744,6 @@ def _join(paths: Iterable[str]) -> bytes:
 def _batches(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     for start in range(0, len(paths), size):
         yield paths[start : start + size]
-
-
-def _never(path: str) -> bool:
-    return _within(path, NEVER_CAPTURED)
 
 
 def _within(path: str, folders: Iterable[str]) -> bool:

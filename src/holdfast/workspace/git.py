@@ -26,6 +26,7 @@ from holdfast.errors import (
     WorkspaceRefused,
 )
 from holdfast.workspace.base import (
+    STORE,
     Change,
     FileDiff,
     GitState,
@@ -56,7 +57,6 @@ from holdfast.workspace.restore import (
     finished_note,
 )
 
-STORE: Final = "workspace.git"
 _DEFAULT_GROUP: Final = "local"
 
 
@@ -65,6 +65,7 @@ class Workspace:
 
     ``group`` names whose snapshots these are: `gc` only ever looks at its own. Objects may be used from
     several threads and processes; a capture, a restore or a sweep waits for the one before it.
+    ``never`` names databases that may lie among the project's files and are not to be touched.
     """
 
     def __init__(
@@ -73,11 +74,16 @@ class Workspace:
         *,
         limits: Limits | None = None,
         group: str = _DEFAULT_GROUP,
+        never: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         self.root = refuse_unsuitable(find_project_root(project_dir))
         self.limits = limits or Limits()
         self._group = group
-        self._store = PrivateStore(self.root, self.root / AGENTS_DIR / STORE)
+        self._store = PrivateStore(
+            self.root,
+            self.root / AGENTS_DIR / STORE,
+            never=[Path(os.path.abspath(one)) for one in never],
+        )
 
     @property
     def store_dir(self) -> Path:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.config import AGENTS_DIR, DATABASE
-from holdfast.workspace.base import NEVER_CAPTURED
+from holdfast.workspace.base import NEVER_CAPTURED, STORE
 from holdfast.workspace.process import Deadline
 from holdfast.workspace.repository import Repository
 
-# The stores of projects that lie in this one: they change while this one is saved, and to put an older one
-# back would lose what theirs hold.
-_STORES: Final = (f"**/{AGENTS_DIR}/{DATABASE}*", f"**/{AGENTS_DIR}/workspace.git/")
+# The stores of projects that lie in this one. A capture leaves them out whatever the rules say; with these
+# git need not even list them.
+_STORES: Final = (f"**/{AGENTS_DIR}/{DATABASE}*", f"**/{AGENTS_DIR}/{STORE}/")
 
 
 def excludes_for(root: Path, repository: Repository | None) -> str:

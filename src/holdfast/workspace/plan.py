@@ -123,7 +123,9 @@ def make_plan(
     ignored = _ignored_by(store, target, gone, hollow) if gone or hollow else set()
     ignored = {path for path in ignored if not _within(path, target.details.included)}
     for change in changes:
-        if not uncaptured.isdisjoint((change.path, *_parents(change.path))):
+        if store.is_own(change.path):
+            plan.kept.append(Skipped(change.path, "a database of checkpoints is left as it is"))
+        elif not uncaptured.isdisjoint((change.path, *_parents(change.path))):
             plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
         elif change.kind == "deleted" and change.path in ignored:
             plan.kept.append(Skipped(change.path, "the checkpoint's ignore rules leave it out"))
@@ -136,11 +138,19 @@ def make_plan(
     left_alone = {one.path for one in (*plan.kept, *plan.conflicts)}
     if keep is None:
         plan.empty_old = [
-            path for path in now.details.empty if _within(path, paths) and path not in ignored
+            path
+            for path in now.details.empty
+            if _within(path, paths) and path not in ignored and not store.is_own(path)
         ]
-        plan.empty_new = [path for path in target.details.empty if _within(path, paths)]
+        plan.empty_new = [
+            path for path in target.details.empty if _within(path, paths) and not store.is_own(path)
+        ]
     _plan_modes(store, plan, now, target, paths, left_alone)
     _plan_folder_modes(store, plan, now, target, paths, difference)
+    plan.modes = {path: one for path, one in plan.modes.items() if not store.is_own(path)}
+    plan.folder_modes = {
+        path: one for path, one in plan.folder_modes.items() if not store.is_own(path)
+    }
     plan.check()
     return plan
 

@@ -33,7 +33,7 @@ from holdfast.errors import (
     WorkspaceRefused,
     WorkspaceUnavailable,
 )
-from holdfast.workspace.base import Entry, Problem
+from holdfast.workspace.base import Entry, Problem, is_own
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.process import HELD, NO_ROOM, Deadline, Git
 
@@ -62,6 +62,8 @@ _SETTINGS: Final = {
     "pack.threads": "2",
     "index.version": "4",
 }
+# What stands beside a database: the files of SQLite, and the copies made before a migration.
+_BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
 _AUTHOR: Final = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -87,16 +89,25 @@ _FOREIGN: Final = (
 
 
 class PrivateStore:
-    """The store of the project at ``root``."""
+    """The store of the project at ``root``. Databases in ``never`` are none of its files."""
 
-    def __init__(self, root: Path, home: Path) -> None:
+    def __init__(self, root: Path, home: Path, *, never: Iterable[Path] = ()) -> None:
         self.root = root
         self.home = home
+        self._databases = {inside for one in never for inside in _inside(root, one)}
         self.index = home / "index"
         self.git = Git(home, work_tree=root, settings=_SETTINGS)
         self.incoming = Incoming(home, work_tree=root, settings=_SETTINGS)
 
     # Opening ---------------------------------------------------------------------------------
+
+    def is_own(self, path: str) -> bool:
+        """Whether a path is Holdfast's own: never captured, written or deleted."""
+        return is_own(path) or any(
+            path == one or path.removeprefix(one).startswith(_BESIDE)
+            for one in self._databases
+            if path.startswith(one)
+        )
 
     def exists(self) -> bool:
         """Whether the store was ever made."""
@@ -483,6 +494,12 @@ def _entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str
 
 def _names(out: bytes) -> set[str]:
     return {name for name in out.decode("utf-8", "surrogateescape").split("\0") if name}
+
+
+def _inside(root: Path, path: Path) -> set[str]:
+    """Return the names by which a file lies in a project: as it is spelled, and with links followed."""
+    spelled = ((root, path), (root.resolve(), path.resolve()))
+    return {str(one.relative_to(top)) for top, one in spelled if one.is_relative_to(top)}
 
 
 def sync_directory(path: Path) -> None:
