@@ -16,6 +16,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── SessionPaused
     │   ├── InvalidArguments
     │   ├── InvalidDecision
+    │   ├── HandoffRefused
     │   ├── NotInitialised
     │   ├── CommandNotFound
     │   ├── ProviderTooSlow
@@ -38,6 +39,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── CheckpointBusy
     │   ├── LeaseLost
     │   ├── AlreadyResumed
+    │   ├── GateUnmet
     │   └── ChunksMissing
     ├── IntegrityError             stored data does not say what it should
     │   ├── DigestMismatch
@@ -183,6 +185,12 @@ class InvalidDecision(InputError):
     code = "invalid_decision"
 
 
+class HandoffRefused(InputError):
+    """A handoff file cannot be written without touching what is not ours. Nothing was written."""
+
+    code = "handoff_refused"
+
+
 class NotInitialised(InputError):
     """An object was used before the call that prepares it."""
 
@@ -315,6 +323,12 @@ class AlreadyResumed(ConflictError):
     """Somebody has gone on from this checkpoint already, so its work would be done twice."""
 
     code = "already_resumed"
+
+
+class GateUnmet(ConflictError):
+    """Something that a gate of the project's protocol asks for is not so; the message lists it."""
+
+    code = "gate_unmet"
 
 
 class CheckpointBusy(ConflictError):

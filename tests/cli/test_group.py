@@ -20,6 +20,7 @@ from tests.cli.conftest import REPOSITORY, CommandLine, run_process
 READING = [
     ("sessions",), ("status",), ("log",), ("show",), ("diff", "a", "b"), ("gc",), ("prune",), ("verify",),
     ("save", "x"), ("brief",), ("decide", "x"), ("rollback", "--yes"), ("undo", "--yes"), ("usage",),
+    ("save", "x"), ("brief",), ("decide", "x"), ("handoff",),
 ]  # fmt: skip
 
 
@@ -178,6 +179,7 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "rollback": ("a", "--yes"),
         "undo": ("--yes",),
         "skill": ("install",),
+        "gate": ("start",),
     }
     # `run` starts a session of its own, which would be the latest for those that follow.
     for name in sorted(COMMANDS, key=lambda one: one == "run"):

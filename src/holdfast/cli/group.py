@@ -30,6 +30,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "status": "Show when sessions were saved, and failed saves.",
     "brief": "Print what to know before going on.",
     "decide": "Record a decision for whoever comes next.",
+    "handoff": "Leave the latest checkpoints in HANDOFF.md.",
+    "gate": "Check what the project's protocol asks for.",
     "log": "List the checkpoints of a session, newest first.",
     "save": "Save a checkpoint.",
     "pause": "Pause a session: save it and say why.",

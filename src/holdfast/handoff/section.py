@@ -1,0 +1,311 @@
+"""The section of HANDOFF.md that is ours: a table of checkpoints between two markers.
+
+Only what stands between the markers is ever changed, byte for byte; where there are none, they are added
+at the very end. The file has a budget of tokens, since agents read it whole: decisions give way first, then
+rows, until the file fits or nothing of ours is left but the markers.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.brief import Note, estimate_tokens, moment, one_line
+from holdfast.config import AGENTS_DIR, HandoffSettings, load_config
+from holdfast.errors import HandoffRefused
+from holdfast.handoff.files import create_new, inside, replace_file
+from holdfast.model import CheckpointQuery, CheckpointRecord
+from holdfast.sessions import Session, SessionManager
+
+START: Final = "<!-- checkpoints:start -->"
+END: Final = "<!-- checkpoints:end -->"
+NAME: Final = "HANDOFF.md"
+
+_TITLE: Final = "# Handoff\n\n"
+_HEADER: Final = ("| name | id | saved | branch | resume |", "|---|---|---|---|---|")
+# What a program saves for itself is of no use to a reader.
+_CLASSES: Final = ("manual", "feature", "session", "failure")
+_DECISIONS: Final = 5
+_ATTEMPTS: Final = 5
+_LARGEST: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SectionReport:
+    """What became of the section. ``text`` is it, as it stands or would stand in the file.
+
+    ``action`` is ``shown`` when nothing was to be written, ``left_alone`` when the settings forbid it,
+    ``created``, ``updated`` or ``unchanged``. ``rows`` of ``found`` checkpoints fit.
+    """
+
+    path: Path
+    action: str
+    text: str
+    rows: int
+    found: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """A HANDOFF.md as it was read, by hand or by us, old or new.
+
+    ``sections`` are its parts by heading (what comes before the first one under an empty heading),
+    ``checkpoints`` the rows of our table, if it has one.
+    """
+
+    path: Path
+    text: str
+    sections: tuple[tuple[str, str], ...]
+    checkpoints: tuple[dict[str, str], ...]
+
+
+def handoff_path(project_dir: Path, settings: HandoffSettings) -> Path:
+    """Return the file: the configured one, else the one there is, else ``.agents/HANDOFF.md``."""
+    if settings.file:
+        return inside(project_dir, Path(settings.file))
+    usual = Path(AGENTS_DIR, NAME)
+    if not (project_dir / usual).exists() and (project_dir / NAME).exists():
+        usual = Path(NAME)
+    return inside(project_dir, usual)
+
+
+def update_handoff(
+    manager: SessionManager,
+    *,
+    session: Session | None = None,
+    write: bool = False,
+    rows: int | None = None,
+) -> SectionReport:
+    """Bring the section up to date with the latest checkpoints, of one session or of all.
+
+    Without ``write`` nothing is written. Doing it again changes nothing. Raises `HandoffRefused` for a
+    file in which our section cannot be told from the rest.
+    """
+    project_dir = manager.project_dir
+    settings = load_config(project_dir).handoff
+    path = handoff_path(project_dir, settings)
+    listed = _latest(manager, session, rows or settings.rows)
+    decisions = _decisions(manager, session)
+    for _ in range(_ATTEMPTS):
+        before = _read(path)
+        parts = _split(before if before is not None else _TITLE.encode(), path)
+        text, shown = _section(listed, decisions, parts, settings.max_tokens)
+        after = parts.head + text.encode() + parts.tail
+        if before is None:
+            after += parts.end.encode()
+        action = _write(path, before, after) if write and settings.enabled else "shown"
+        if write and not settings.enabled:
+            action = "left_alone"
+        if action != "again":
+            tokens = estimate_tokens(after.decode("utf-8", "replace"))
+            return SectionReport(path, action, text, shown, len(listed), tokens)
+    raise HandoffRefused(f"{path} keeps changing while it is being updated; nothing was written")
+
+
+def read_handoff(path: Path) -> Handoff:
+    """Read any HANDOFF.md: whatever its line ends, byte order mark or encoding."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise HandoffRefused(f"there is no {path}") from None
+    utf_16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
+    text = text.replace("\r\n", "\n")
+    return Handoff(path, text, tuple(_sections(text)), tuple(_rows(text)))
+
+
+# Finding what to say --------------------------------------------------------------------------
+
+
+def _latest(manager: SessionManager, session: Session | None, rows: int) -> list[CheckpointRecord]:
+    session_id = None if session is None else session.id
+    found = [
+        record
+        for kept_as in _CLASSES
+        for record in manager.store.list_checkpoints(
+            CheckpointQuery(session_id, namespace="", retention_class=kept_as, limit=rows)
+        )
+    ]
+    return sorted(found, key=lambda one: one.seq, reverse=True)[:rows]
+
+
+def _decisions(manager: SessionManager, session: Session | None) -> Sequence[Note]:
+    if session is None:
+        newest = manager.list_sessions(limit=1)
+        if not newest:
+            return ()
+        session = manager.get_session(newest[0].id)
+    return session.brief().decisions[:_DECISIONS]
+
+
+# The file -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A file around our section, and how it ends its lines."""
+
+    head: bytes
+    tail: bytes
+    end: str
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens((self.head + self.tail).decode("utf-8", "replace"))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise HandoffRefused(f"{path} is too large to be a handoff; nothing was written")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        raise HandoffRefused(f"{path} is a directory; nothing was written") from None
+
+
+def _split(data: bytes, path: Path) -> _Parts:
+    """Part a file at the markers; without any, our section comes at the end."""
+    try:
+        if b"\0" in data:
+            raise UnicodeDecodeError("utf-8", data, 0, 1, "NUL")
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise HandoffRefused(f"{path} is not UTF-8 text; nothing was written") from None
+    end = "\r\n" if b"\r\n" in data else "\n"
+    start, stop = START.encode(), END.encode()
+    if start not in data and stop not in data:
+        if data and not data.endswith(b"\n") and _needs_line(data):
+            data += end.encode()
+        return _Parts(data, b"", end)
+    first, last = data.find(start), data.find(stop)
+    if data.count(start) != 1 or data.count(stop) != 1 or last < first:
+        raise HandoffRefused(
+            f"{path} does not have the markers {START} and {END} once each and in this order, so it "
+            "cannot be told what may be replaced. Nothing was written: correct the markers"
+        )
+    return _Parts(data[:first], data[last + len(stop) :], end)
+
+
+def _needs_line(data: bytes) -> bool:
+    """Tell whether the last line means something else with a comment behind it: the end of a fence."""
+    return data.rpartition(b"\n")[2].lstrip().startswith((b"```", b"~~~"))
+
+
+def _write(path: Path, before: bytes | None, after: bytes) -> str:
+    if before == after:
+        return "unchanged"
+    if before is not None:
+        return "updated" if replace_file(path, before, after) else "again"
+    try:
+        create_new(path, after)
+    except FileExistsError:
+        return "again"
+    return "created"
+
+
+# The text -------------------------------------------------------------------------------------
+
+
+def _section(
+    records: Sequence[CheckpointRecord], decisions: Sequence[Note], parts: _Parts, most: int
+) -> tuple[str, int]:
+    """Return the section with as many rows as the file has room for, and how many those are."""
+    room = most - parts.tokens
+    sizes = [(len(records), count) for count in range(len(decisions), 0, -1)]
+    sizes += [(count, 0) for count in range(len(records), -1, -1)]
+    for rows, notes in sizes:
+        text = _lines(records[:rows], decisions[:notes], parts.end)
+        if estimate_tokens(text) <= room:
+            return text, rows
+    return f"{START}{parts.end}{END}", 0
+
+
+def _lines(records: Sequence[CheckpointRecord], decisions: Sequence[Note], end: str) -> str:
+    lines = [START, "", "## Checkpoints", ""]
+    if records:
+        lines += [*_HEADER, *(_row(one) for one in records), ""]
+    else:
+        lines += ["None.", ""]
+    if decisions:
+        lines += ["Decisions:", "", *(f"- {_decision(one)}" for one in decisions), ""]
+    return end.join([*lines, END])
+
+
+def _row(one: CheckpointRecord) -> str:
+    branch = one.git_branch or (one.git_commit or "")[:10]
+    cells = (
+        _cell(one.name),
+        one.id,
+        moment(one.created_at),
+        _cell(f"{branch}*" if one.git_uncommitted else branch),
+        _command(one),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _command(one: CheckpointRecord) -> str:
+    """Return what to type; an id that no table can hold is left to be looked up."""
+    known = one.session_id if re.fullmatch(r"[^`|<>\x00-\x1f]+", one.session_id) else "SESSION"
+    return f"`holdfast resume {shlex.quote(known)} --checkpoint {one.id}`"
+
+
+def _cell(text: str) -> str:
+    return html.escape(one_line(text, 80), quote=False).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _decision(one: Note) -> str:
+    text = one.text if not one.rationale else f"{one.text} (because: {one.rationale})"
+    return html.escape(one_line(text), quote=False)
+
+
+# Reading --------------------------------------------------------------------------------------
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    title, lines, fence = "", [""], ""
+    for line in text.split("\n"):
+        mark = re.match(r" {0,3}(```+|~~~+)", line)
+        if mark is not None and fence in ("", mark[1][:3]):
+            fence = "" if fence else mark[1][:3]
+        heading = None if fence else re.match(r"#{1,6}\s+(.*?)\s*#*\s*$", line)
+        if heading is None:
+            lines.append(line)
+            continue
+        if title or "".join(lines).strip():
+            yield title, "\n".join(lines).strip()
+        title, lines = heading[1], []
+    if title or "".join(lines).strip():
+        yield title, "\n".join(lines).strip()
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    inner = text.partition(START)[2].partition(END)[0]
+    names = [name.strip() for name in _HEADER[0].strip("| ").split("|")]
+    for line in inner.split("\n"):
+        cells = [one.strip() for one in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+        if len(cells) == len(names) and not set("".join(cells)) <= set("-:") and cells != names:
+            yield dict(zip(names, (_plain(cell) for cell in cells), strict=True))
+
+
+def _plain(cell: str) -> str:
+    return html.unescape(cell.replace("\\|", "|").replace("\\\\", "\\")).strip("`")
+
+
+def to_document(report: SectionReport) -> dict[str, Any]:
+    """Return a report as plain values."""
+    return {
+        "path": str(report.path),
+        "action": report.action,
+        "rows": report.rows,
+        "found": report.found,
+        "tokens": report.tokens,
+        "text": report.text,
+    }
