@@ -17,11 +17,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast.errors import InvalidFilter
-from holdfast.model import CheckpointRecord, LogRecord, SessionRecord
+from holdfast.model import BRIEF_TOKENS, CheckpointRecord, LogRecord, SessionRecord
 from holdfast.preflight import MemoryRefReport, Preflight, Reason
 from holdfast.state.tags import tagged
 
-MAX_TOKENS: Final = 2000
 LEAST_TOKENS: Final = 100
 
 _LINE: Final = 240
@@ -81,7 +80,7 @@ class Brief:
     memory: Sequence[MemoryRefReport] = ()
     errors: Sequence[LogRecord] = ()
     lineage: Sequence[Ancestor] = ()
-    max_tokens: int = MAX_TOKENS
+    max_tokens: int = BRIEF_TOKENS
 
     @property
     def text(self) -> str:

@@ -22,6 +22,9 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 EffectStatus: TypeAlias = Literal["started", "done", "failed", "unknown"]
 Buffer: TypeAlias = bytes | memoryview
 
+# How long a brief is unless somebody says otherwise, in tokens.
+BRIEF_TOKENS: Final = 2000
+
 CHECKPOINT_TYPES: Final = ("manual", "auto", "failure")
 SESSION_STATUSES: Final = ("active", "paused", "interrupted", "completed", "failed", "stopped")
 AGENT_STATUSES: Final = ("idle", "running", "paused", "completed", "failed", "terminated")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.brief import MAX_TOKENS, Ancestor, Brief, Note, check_max_tokens
+from holdfast.brief import Ancestor, Brief, Note, check_max_tokens
 from holdfast.errors import (
     IntegrityError,
     InvalidIdentifier,
@@ -22,7 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.ids import check_text
 from holdfast.leases import is_dead
-from holdfast.model import CheckpointQuery, EffectQuery, SessionRecord
+from holdfast.model import BRIEF_TOKENS, CheckpointQuery, EffectQuery, SessionRecord
 from holdfast.preflight import (
     MemoryRefReport,
     Preflight,
@@ -225,7 +225,7 @@ def brief_of(
     around: Surroundings,
     *,
     head: str | None = None,
-    max_tokens: int = MAX_TOKENS,
+    max_tokens: int = BRIEF_TOKENS,
     tools: Tools = None,
     files: bool = False,
 ) -> Brief:

@@ -6,10 +6,11 @@ from typing import Final
 
 import click
 
-from holdfast.brief import LEAST_TOKENS, MAX_TOKENS
+from holdfast.brief import LEAST_TOKENS
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, print_line, print_text
 from holdfast.errors import NothingToResume, StoreUnavailable
+from holdfast.model import BRIEF_TOKENS
 from holdfast.preflight import Preflight
 from holdfast.sessions.briefing import preflight_of_project
 
@@ -21,7 +22,7 @@ DIFFERS: Final = 1
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=LEAST_TOKENS),
-    default=MAX_TOKENS,
+    default=BRIEF_TOKENS,
     show_default=True,
     help="About how long the text may be; the least important is left out.",
 )
