@@ -23,7 +23,7 @@ help: ## show this list
 
 venv: $(DEV) ## create .venv with everything needed to work on Holdfast
 
-demo: $(if $(wildcard $(DEV)),$(DEV),$(PLAIN)) ## a guided tour: an agent is killed and picks up where it was
+demo: $(if $(wildcard $(DEV)),$(DEV),$(PLAIN)) ## a guided tour: an agent is killed, resumed, approved and rolled back
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(DEV) ## run the tests with the coverage gate, without the long drills

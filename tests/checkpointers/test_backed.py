@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import CheckpointConfig, MemoryCheckpointer, SQLiteCheckpointer, SQLiteCheckpointSaver
+from holdfast import (
+    CheckpointConfig,
+    MemoryCheckpointer,
+    SessionManager,
+    SQLiteCheckpointer,
+    SQLiteCheckpointSaver,
+)
 from holdfast.checkpointers import StoreCheckpointer
 from holdfast.errors import DigestMismatch, InvalidUrl
 from holdfast.stores.memory import MemoryStore
@@ -20,6 +26,15 @@ from holdfast.testing.checkpointers import run
 
 def large(number: int) -> dict[str, Any]:
     return {"n": number, "messages": [f"{at} " + "m" * 800 for at in range(50 + number)]}
+
+
+def test_a_checkpointer_shares_the_store_of_a_session_manager(tmp_path: Path) -> None:
+    with SessionManager.open(tmp_path / "agent.db", tenant="team", workspace=False) as manager:
+        session = manager.create_session("worker")
+        run(StoreCheckpointer.of(manager).put("thread", {"n": 1}))
+        assert {one.id for one in manager.list_sessions()} == {session.id, "thread"}
+    found = run(SQLiteCheckpointer(tmp_path / "agent.db", tenant="team").get("thread"))
+    assert found == {"n": 1}
 
 
 def test_another_process_reads_what_was_put(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_the_demonstration_ends_with_a_panel(cli: CommandLine) -> None:
     kept = re.search(r"Kept in (\S+)\. Look around:", out)
     assert kept is not None
     try:
-        found = cli.json("log", "--project-dir", kept[1])["checkpoints"]
-        assert len(found) == 12
+        found = cli.json("log", "demo", "--project-dir", f"{kept[1]}/project")["checkpoints"]
+        assert len(found) == 23
     finally:
         shutil.rmtree(kept[1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.checkpointers.base import (
     DEFAULT_CAP,
@@ -18,6 +18,9 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
 from holdfast.stores import Store, open_store
 from holdfast.threads import open_file, thread_agent
 from holdfast.waiting import in_thread
+
+if TYPE_CHECKING:
+    from holdfast.sessions import SessionManager
 
 T = TypeVar("T")
 
@@ -45,6 +48,11 @@ class StoreCheckpointer(BaseCheckpointer):
             ttl_seconds=ttl_seconds,
         )
         self._store = store
+
+    @staticmethod
+    def of(manager: SessionManager) -> StoreCheckpointer:
+        """Keep snapshots in the store of a session manager, beside its sessions; one closes both."""
+        return StoreCheckpointer(manager.store)
 
     @property
     def store(self) -> Store:

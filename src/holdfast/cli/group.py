@@ -24,7 +24,7 @@ INTERRUPTED: Final = 130
 # The short helps stand here so that listing the commands imports none; a test compares them.
 COMMANDS: Final[Mapping[str, str]] = {
     "init": "Prepare a project: create its database.",
-    "demo": "Watch an agent get killed and pick up where it was.",
+    "demo": "Watch an agent get killed, resumed, approved and rolled back.",
     "run": "Run a program as a session, saved while it works.",
     "sessions": "List sessions, newest first.",
     "status": "Show when sessions were saved, and failed saves.",

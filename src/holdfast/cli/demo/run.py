@@ -1,76 +1,124 @@
-"""Start the agent, kill it, let another process finish, and count what happened from the evidence."""
+"""Carry the demonstration out, and note what is seen on the way.
+
+The evidence comes from outside of the agent: its journal, the files that stand for the bank and the
+world, the project's files compared byte by byte, and the database as a reader finds it. What follows from
+it is the report's business.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
-from holdfast.cli.demo.agent import STEPS, Orders, command_line, expected_state
+from holdfast.cli.demo.agent import Orders, Role, as_line, command_line, milliseconds
+from holdfast.cli.demo.project import (
+    Contents,
+    DemoFailed,
+    make_project,
+    read_files,
+    read_repository,
+    run_tests,
+)
+from holdfast.cli.demo.script import GOOD
+from holdfast.cli.demo.timeline import Entry, read_timeline
 from holdfast.config import AGENTS_DIR, DATABASE
-from holdfast.errors import HoldfastError
+from holdfast.errors import IntegrityError
 from holdfast.ids import new_id
-from holdfast.sessions import SessionManager
+from holdfast.sessions import Session, SessionManager
+from holdfast.sessions.rollback import RollbackReport
 
-KILLED_IN_STEP: Final = 8
-_PACE: Final = 0.08
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 120.0
 _POLL: Final = 0.004
-
-
-class DemoFailed(HoldfastError):
-    """The demonstration could not be carried out."""
-
-    code = "demo_failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of the agent's journal. ``killed`` is the parent's own."""
+    """One thing that happened: a line of the journal, or something that the parent did itself.
+
+    ``count`` is how many payments the bank had when the parent heard of one.
+    """
 
     event: str
-    pid: int
-    step: int
+    pid: int = 0
+    step: int = 0
+    tool: str = ""
+    about: str = ""
+    note: str = ""
+    count: int = 0
     ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """One process: the steps it ran, in order, and those whose save was acknowledged to it."""
+class Process:
+    """One process that was started, and how it ended."""
 
+    role: Role
     pid: int
-    ran: tuple[int, ...]
-    saved: tuple[int, ...]
     exit_status: int
 
 
 @dataclass(frozen=True, slots=True)
-class DemoReport:
-    """What happened, as counted from the journal and the database."""
+class Went:
+    """A rollback, undo or redo: what it changed, how long it took, and the files afterwards."""
 
-    session_id: str
-    workers: tuple[Worker, Worker]
-    resumed_at_step: int
-    in_flight: tuple[int, ...]
-    repeated: tuple[int, ...]
-    checkpoints: int
+    kind: str
+    changes: tuple[tuple[str, str], ...]
+    ms: float
+    files: Contents = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a reader finds in the database in the end."""
+
+    status: str
+    names: tuple[str, ...]
+    final_state: dict[str, Any] = field(repr=False)
     size_bytes: int
     stored_bytes: int
-    file_bytes: int | None
-    save_ms: float
-    resume_ms: float
-    checks: dict[str, bool]
+    snapshot_bytes: int
+    effects: tuple[tuple[str, str, int], ...]
+    problems: tuple[str, ...]
+    timeline: tuple[Entry, ...] = field(repr=False)
 
-    @property
-    def ok(self) -> bool:
-        """True when everything that the demonstration claims was so."""
-        return all(self.checks.values())
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that was seen.
+
+    ``charged`` and ``published`` are the pids in the files of the bank and the world. ``good`` are the
+    project's files when the agent waited for approval, ``wrecked`` when it had tidied up.
+    """
+
+    session_id: str
+    events: tuple[Event, ...]
+    killed: Process
+    resumed: Process
+    approver: Process
+    approved: Process
+    finisher: Process
+    charged_at_kill: tuple[int, ...]
+    charged: tuple[int, ...]
+    published_unapproved: tuple[int, ...]
+    published: tuple[int, ...]
+    status_waiting: str
+    good: Contents
+    wrecked: Contents
+    tests_wrecked: str
+    went: tuple[Went, ...]
+    files: Contents
+    tests: str
+    repository_before: Contents
+    repository: Contents
+    stored: Stored
+    database_bytes: int | None
+    seconds: float
 
 
 def run_demo(
@@ -79,82 +127,203 @@ def run_demo(
     *,
     url: str | None = None,
     tenant: str | None = None,
-    project_dir: str | None = None,
-) -> DemoReport:
+    pace: float = 0.0,
+) -> Evidence:
     """Carry the demonstration out in ``directory``, telling ``watch`` what happens as it happens."""
-    database = directory / AGENTS_DIR / DATABASE
-    orders = Orders(
-        url=url or str(database),
-        tenant=tenant,
-        project_dir=project_dir or str(directory),
-        session_id=f"demo-{new_id()}",
-        journal=str(directory / "journal.jsonl"),
-        pace=_PACE,
-        resume=False,
+    since = time.monotonic()
+    project = make_project(directory / "project")
+    database = project / AGENTS_DIR / DATABASE
+    stage = _Stage(
+        Orders(
+            role="start",
+            url=url or str(database),
+            tenant=tenant,
+            project=str(project),
+            # In a store of its own a short name will do.
+            session_id="demo" if url is None else f"demo-{new_id()}",
+            journal=str(directory / "journal.jsonl"),
+            bank=str(directory / "bank.jsonl"),
+            outbox=str(directory / "outbox.jsonl"),
+            pace=pace,
+        ),
+        watch,
     )
-    events: list[Event] = []
+    repository = read_repository(project)
+    killed = stage.run("start", kill_at="paid")
+    charged_at_kill = stage.pids_in("bank")
+    resumed = stage.run("resume")
+    status_waiting = stage.status()
+    good = read_files(project)
+    approver = stage.run("decide")
+    published_unapproved = stage.pids_in("outbox")
+    approved = stage.run("resume")
+    wrecked, tests_wrecked = read_files(project), stage.look(project)
+    went = stage.go_back_and_forth()
+    finisher = stage.run("finish")
+    return Evidence(
+        session_id=stage.orders.session_id,
+        events=tuple(stage.events),
+        killed=killed,
+        resumed=resumed,
+        approver=approver,
+        approved=approved,
+        finisher=finisher,
+        charged_at_kill=charged_at_kill,
+        charged=stage.pids_in("bank"),
+        published_unapproved=published_unapproved,
+        published=stage.pids_in("outbox"),
+        status_waiting=status_waiting,
+        good=good,
+        wrecked=wrecked,
+        tests_wrecked=tests_wrecked,
+        went=went,
+        files=read_files(project),
+        tests=run_tests(project),
+        repository_before=repository,
+        repository=read_repository(project),
+        stored=stage.read_back(killed),
+        database_bytes=_size_of(database) if url is None else None,
+        seconds=time.monotonic() - since,
+    )
 
-    def seen(event: Event) -> None:
-        events.append(event)
-        watch(event)
 
-    first = _run(orders, seen, kill_in_step=KILLED_IN_STEP)
-    second = _run(replace(orders, resume=True), seen)
-    return _report(orders, events, (first, second), None if url else database)
+class _Stage:
+    """Where processes are started and watched."""
 
+    def __init__(self, orders: Orders, watch: Callable[[Event], None]) -> None:
+        self.orders = orders
+        self.events: list[Event] = []
+        self._watch = watch
+        Path(orders.journal).touch()
 
-def _run(
-    orders: Orders, seen: Callable[[Event], None], *, kill_in_step: int | None = None
-) -> tuple[int, int]:
-    """Run one agent process, to its end or to the middle of a step. Return its pid and status."""
-    journal = Path(orders.journal)
-    journal.touch()
-    deadline = time.monotonic() + _PATIENCE
-    with journal.open(encoding="utf-8") as lines, _started(orders) as process:
-        lines.seek(0, 2)
-        doomed = False
+    def _see(self, event: Event) -> Event:
+        if event.event == "paid":
+            event = replace(event, count=len(self.pids_in("bank")))
+        self.events.append(event)
+        self._watch(event)
+        return event
+
+    # Processes -------------------------------------------------------------------------------
+
+    def run(self, role: Role, *, kill_at: str | None = None) -> Process:
+        """Run one process, to its end or until it says that it has come so far."""
+        orders = replace(self.orders, role=role, hold=kill_at is not None)
+        with Path(orders.journal).open(encoding="utf-8") as lines, _started(orders) as process:
+            lines.seek(0, 2)
+            reached = self._follow(process, lines, kill_at)
+            if reached is not None:
+                process.kill()
+            complaint = process.communicate()[1].decode(errors="replace").strip()
+            if reached is not None:
+                self._see(replace(reached, event="killed"))
+            elif process.returncode or kill_at is not None:
+                reason = complaint.splitlines()[-1] if complaint else f"status {process.returncode}"
+                raise DemoFailed(f"the agent's process failed: {reason}")
+            return Process(role, process.pid, process.returncode)
+
+    def _follow(
+        self, process: subprocess.Popen[bytes], lines: TextIO, until: str | None
+    ) -> Event | None:
+        """Read the journal until the process has ended or come to that event; return the event."""
+        deadline = time.monotonic() + _PATIENCE
         while True:
             over = process.poll() is not None
-            for event in _new_events(lines):
-                seen(event)
-                doomed = doomed or (event.event == "ran" and event.step == kill_in_step)
+            for event in map(self._see, _new_events(lines)):
+                if event.event == until:
+                    return event
             if over:
-                break
-            if doomed:
-                time.sleep(orders.pace / 2)
-                process.kill()
-                process.wait()
-                for event in _new_events(lines):
-                    seen(event)
-                seen(Event("killed", process.pid, kill_in_step or 0))
-                break
+                return None
             if time.monotonic() > deadline:
-                process.kill()
                 raise DemoFailed(f"the agent did not finish within {_PATIENCE:.0f} seconds")
             time.sleep(_POLL)
-        complaint = process.communicate()[1].decode(errors="replace").strip()
-        if process.returncode and not doomed:
-            reason = complaint.splitlines()[-1] if complaint else f"status {process.returncode}"
-            raise DemoFailed(f"the agent's process failed: {reason}")
-        return process.pid, process.returncode
+
+    # Looking from outside --------------------------------------------------------------------
+
+    def pids_in(self, what: str) -> tuple[int, ...]:
+        """Return who wrote to the bank's file or to the world's, in order."""
+        path = Path(getattr(self.orders, what))
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return tuple(json.loads(line)["pid"] for line in lines)
+
+    def look(self, project: Path) -> str:
+        """Run the project's tests and return how they went."""
+        return self._see(Event("looked", note=run_tests(project))).note
+
+    def status(self) -> str:
+        """Return the session's status as the database has it."""
+        with self.orders.open() as manager:
+            return manager.get_session(self.orders.session_id).status
+
+    def read_back(self, killed: Process) -> Stored:
+        """Read all that is stored of the session, every digest checked."""
+        with self.orders.open() as manager:
+            session = manager.get_session(self.orders.session_id)
+            checkpoints = session.list_checkpoints()
+            return Stored(
+                status=session.status,
+                names=tuple(one.name for one in reversed(checkpoints)),
+                final_state=session.latest_checkpoint().state,
+                size_bytes=sum(one.size_bytes for one in checkpoints),
+                stored_bytes=sum(one.stored_bytes for one in checkpoints),
+                snapshot_bytes=manager.file_usage().bytes,
+                effects=tuple((one.name, one.status, one.attempts) for one in session.effects()),
+                problems=tuple(_problems(manager, session)),
+                timeline=tuple(read_timeline(manager, session, killed=killed.pid)),
+            )
+
+    # Going back ------------------------------------------------------------------------------
+
+    def go_back_and_forth(self) -> tuple[Went, ...]:
+        """Roll the bad idea back, take that back, and take that back too."""
+        with (
+            self.orders.open() as manager,
+            manager.hold_session(self.orders.session_id) as session,
+        ):
+            return (
+                self._go("rollback", lambda: session.rollback(GOOD)),
+                self._go("undo", session.undo),
+                self._go("redo", session.redo),
+            )
+
+    def _go(self, kind: str, move: Callable[[], RollbackReport]) -> Went:
+        since = time.perf_counter()
+        report = move()
+        took = milliseconds(since)
+        changes = report.files.changes if report.files is not None else ()
+        went = Went(
+            kind,
+            tuple((one.kind, one.path) for one in changes),
+            took,
+            read_files(Path(self.orders.project)),
+        )
+        note = ", ".join(f"{SIGNS[how]} {path}" for how, path in went.changes)
+        self._see(Event(kind, about=GOOD, note=note, ms=took))
+        return went
+
+
+SIGNS: Final = {"added": "+", "modified": "~", "deleted": "-"}
 
 
 @contextmanager
 def _started(orders: Orders) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        command_line(orders),
-        stdin=subprocess.DEVNULL,
+        command_line(),
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     ) as process:
         try:
+            if process.stdin is not None:
+                # A URL may hold a password: not among the arguments, where everybody could read it.
+                process.stdin.write(as_line(orders))
+                process.stdin.flush()
             yield process
         finally:
             if process.poll() is None:
                 process.kill()
 
 
-def _new_events(lines: Any) -> Iterator[Event]:
+def _new_events(lines: TextIO) -> Iterator[Event]:
     while True:
         place = lines.tell()
         line = lines.readline()
@@ -164,65 +333,20 @@ def _new_events(lines: Any) -> Iterator[Event]:
         yield Event(**json.loads(line))
 
 
-def _report(
-    orders: Orders,
-    events: Sequence[Event],
-    processes: tuple[tuple[int, int], tuple[int, int]],
-    database: Path | None,
-) -> DemoReport:
-    first, second = (
-        Worker(pid, _steps(events, pid, "ran"), _steps(events, pid, "saved"), status)
-        for pid, status in processes
-    )
-    began = next(one for one in events if one.event == "began" and one.pid == second.pid)
-    with SessionManager.open(
-        orders.url, tenant=orders.tenant, project_dir=orders.project_dir
-    ) as manager:
-        session = manager.get_session(orders.session_id)
-        checkpoints = session.list_checkpoints()
-        final = session.latest_checkpoint().state
-        verified = manager.verify().ok
-    # A step is finished once its save was acknowledged, or the next process found it stored.
-    finished = set(first.saved) | set(range(1, began.step))
-    repeated = tuple(step for step in second.ran if step in finished)
-    everything = tuple(range(1, len(STEPS) + 1))
-    return DemoReport(
-        session_id=orders.session_id,
-        workers=(first, second),
-        resumed_at_step=began.step,
-        in_flight=tuple(step for step in first.ran if step not in finished),
-        repeated=repeated,
-        checkpoints=len(checkpoints),
-        size_bytes=sum(one.size_bytes for one in checkpoints),
-        stored_bytes=sum(one.stored_bytes for one in checkpoints),
-        file_bytes=_file_bytes(database) if database is not None else None,
-        save_ms=median(one.ms for one in events if one.event == "saved"),
-        resume_ms=began.ms,
-        checks={
-            "the first process was killed": first.exit_status != 0,
-            "the second process finished": second.exit_status == 0,
-            "it continued right after the last saved step": (
-                bool(first.saved) and began.step in (first.saved[-1] + 1, first.saved[-1] + 2)
-            ),
-            "no finished step was repeated": not repeated,
-            "every step was saved": (
-                tuple(sorted(one.name for one in checkpoints))
-                == tuple(f"step-{step:02}" for step in everything)
-            ),
-            "the final state equals that of an undisturbed run": final == expected_state(),
-            "every checkpoint reads back exactly": verified,
-        },
-    )
+def _problems(manager: SessionManager, session: Session) -> Iterator[str]:
+    """Yield what cannot be read back exactly, of states and of files."""
+    checkpoints = session.list_checkpoints()
+    for checkpoint in checkpoints:
+        try:
+            checkpoint.content.read()
+        except IntegrityError as error:
+            yield f"{checkpoint.name}: {error}"
+    commits = {one.workspace_commit for one in checkpoints}
+    if None in commits:
+        yield "a checkpoint has no files"
+    for problem in manager.workspace.verify([one for one in commits if one is not None]):
+        yield f"files {problem.commit}: {problem.problem}"
 
 
-def _steps(events: Sequence[Event], pid: int, kind: str) -> tuple[int, ...]:
-    return tuple(one.step for one in events if one.pid == pid and one.event == kind)
-
-
-def _file_bytes(database: Path) -> int:
+def _size_of(database: Path) -> int:
     return sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
-
-
-def as_document(report: DemoReport) -> dict[str, Any]:
-    """Return the report for programs."""
-    return {"ok": report.ok, **asdict(report)}
