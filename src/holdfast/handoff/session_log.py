@@ -32,16 +32,27 @@ _COMMIT: Final = 40
 
 
 class Answered(Protocol):
-    """What a gate asked for, and whether it was so."""
+    """What a gate asked for: its name and level, whether it was so, and how that is known."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What was asked for."""
+        ...
+
     @property
-    def level(self) -> str: ...
+    def level(self) -> str:
+        """``MUST`` or ``SHOULD``."""
+        ...
+
     @property
-    def met(self) -> bool: ...
+    def met(self) -> bool:
+        """Whether it was so."""
+        ...
+
     @property
-    def evidence(self) -> str: ...
+    def evidence(self) -> str:
+        """How that is known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
