@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from holdfast import SessionManager, Workspace
+from holdfast.errors import WorkspaceRefused
+from holdfast.workspace.base import Limits, Skipped
 from holdfast.workspace.private_store import PrivateStore
+from tests.workspace.pictures import git, make_repository
 
 
 @pytest.fixture
@@ -95,3 +101,255 @@ def test_an_edit_of_the_same_size_during_a_capture_is_found_by_the_next(
     monkeypatch.setattr(PrivateStore, "keep", keep)
     assert workspace.read(first.commit, "a.txt") == b"two\n"
     assert workspace.read(workspace.snapshot().commit, "a.txt") == b"TWO\n"
+
+
+def test_a_damaged_index_is_made_anew(root: Path) -> None:
+    workspace = Workspace(root)
+    first = workspace.snapshot()
+    index = workspace.store_dir / "index"
+    looked = index.stat()
+    with index.open("r+b") as opened:
+        opened.write(b"\0" * looked.st_size)
+    os.utime(index, ns=(looked.st_atime_ns, looked.st_mtime_ns))
+    (root / "a.txt").write_text("three\n")
+    second = workspace.snapshot()
+    assert workspace.read(second.commit, "a.txt") == b"three\n"
+    assert workspace.read(first.commit, "a.txt") == b"one\n"
+
+
+_SHRINKING = """#!{python}
+import os, signal, sys
+names = sys.stdin.buffer.read() if "update-index" in sys.argv else None
+if names is not None and b"log\\0" in names and "--add" in sys.argv:
+    index = os.environ["GIT_INDEX_FILE"]
+    open(index + ".lock", "w").close()
+    open(os.path.join(os.environ["GIT_OBJECT_DIRECTORY"], "tmp_obj_half"), "w").close()
+    os.kill(os.getpid(), signal.SIGBUS)
+if names is not None:
+    import subprocess
+    sys.exit(subprocess.run([{git!r}, *sys.argv[1:]], input=names).returncode)
+os.execv({git!r}, [{git!r}, *sys.argv[1:]])
+"""
+
+
+def test_a_file_that_shrinks_while_git_reads_it_is_listed_and_the_others_are_held(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = shutil.which("git")
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(_SHRINKING.format(python=sys.executable, git=git))
+    program.chmod(0o755)
+    for number in range(5):
+        (root / f"{number}.txt").write_text(f"{number}")
+    (root / "log").write_text("held")
+    workspace = Workspace(root)
+    workspace.snapshot()
+    (root / "log").write_text("changing")
+    (root / "a.txt").write_text("two")
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    second = workspace.snapshot()
+    monkeypatch.undo()
+    assert second.skipped == (Skipped("log", "changed while it was read"),)
+    assert workspace.read(second.commit, "a.txt") == b"two"
+    assert "log" not in workspace.files(second.commit)
+    assert not list(workspace.store_dir.rglob("tmp_obj*"))
+    assert workspace.verify() == []
+    assert workspace.read(workspace.snapshot().commit, "log") == b"changing"
+
+
+# Names ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["git~1", "a:b\\c", ".gitmodules", "Icon\r"])
+def test_names_of_other_systems_are_captured_and_come_back(root: Path, name: str) -> None:
+    (root / name).write_text("one")
+    workspace = Workspace(root)
+    first = workspace.snapshot()
+    assert name in workspace.files(first.commit)
+    (root / name).write_text("two")
+    assert workspace.read(workspace.snapshot([name]).commit, name) == b"two"
+    workspace.restore(first.commit)
+    assert (root / name).read_text() == "one"
+
+
+@pytest.mark.parametrize("name", [".GIT/f", "sub/.Git", ".g\u200cit"])
+def test_what_git_would_take_for_its_own_is_listed_as_skipped(root: Path, name: str) -> None:
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text("x")
+    workspace = Workspace(root)
+    snapshot = workspace.snapshot()
+    assert workspace.files(snapshot.commit) == ["a.txt"]
+    assert [one.path for one in snapshot.skipped] == [name]
+    assert [one.path for one in workspace.snapshot([name]).skipped] == [name]
+
+
+def test_a_link_that_git_does_not_hold_is_listed_and_survives_a_restore(root: Path) -> None:
+    (root / ".gitmodules").write_text("file")
+    workspace = Workspace(root)
+    first = workspace.snapshot()
+    (root / ".gitmodules").unlink()
+    (root / ".gitmodules").symlink_to("elsewhere")
+    second = workspace.snapshot()
+    assert ".gitmodules" not in workspace.files(second.commit)
+    assert [one.path for one in second.skipped] == [".gitmodules"]
+    report = workspace.restore(first.commit)
+    assert [one.path for one in report.kept] == [".gitmodules"]
+    assert os.readlink(root / ".gitmodules") == "elsewhere"
+
+
+# Told paths -------------------------------------------------------------------------------------
+
+
+def test_told_through_a_link_what_changed_behind_it_is_captured(root: Path) -> None:
+    (root / "real").mkdir()
+    (root / "real" / "f").write_text("one")
+    (root / "real" / "g").write_text("one")
+    (root / "link").symlink_to("real")
+    workspace = Workspace(root)
+    workspace.snapshot()
+    (root / "real" / "f").write_text("second")
+    assert workspace.read(workspace.snapshot(["link/f"]).commit, "real/f") == b"second"
+    (root / "real" / "g").unlink()
+    assert "real/g" not in workspace.files(workspace.snapshot(["link/g"]).commit)
+
+
+@pytest.mark.parametrize(
+    ("told", "new"),
+    [
+        ("ign/new.txt", "ign/new.txt"),
+        ("ign", "ign/new.txt"),
+        ("ign/forced.txt", "ign/forced.txt"),
+        ("ign", "ign/forced.txt"),
+        ("inner/new.txt", "inner/new.txt"),
+        ("inner", "inner/new.txt"),
+        (".", "inner/new.txt"),
+        ("fresh/new.txt", "fresh/new.txt"),
+        ("fresh", "fresh/new.txt"),
+    ],
+    ids=lambda one: one.replace("/", "-"),
+)
+def test_told_files_that_git_does_not_list_are_captured(root: Path, told: str, new: str) -> None:
+    make_repository(root)
+    (root / ".gitignore").write_text("ign/\n")
+    (root / "ign").mkdir()
+    (root / "ign" / "keep.txt").write_text("kept")
+    make_repository(root / "inner")
+    (root / "inner" / "old.txt").write_text("old")
+    workspace = Workspace(root, limits=Limits(include=("ign/keep.txt", "ign/new.txt")))
+    workspace.snapshot()
+    if new.startswith("fresh"):
+        make_repository(root / "fresh")
+    (root / new).write_text("new")
+    if "forced" in new:
+        git(root, "add", "-f", new)
+    assert new in workspace.files(workspace.snapshot([told]).commit)
+
+
+def test_told_by_its_real_path_a_file_of_a_linked_project_is_captured(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(root)
+    workspace = Workspace(tmp_path / "link")
+    workspace.snapshot()
+    (root / "a.txt").write_text("second")
+    assert workspace.read(workspace.snapshot([root / "a.txt"]).commit, "a.txt") == b"second"
+
+
+# A store from strangers -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["victim", "nowhere"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "", "workspace.git", "workspace.git/objects", "workspace.git/objects/ab",
+        "workspace.git/incoming", "workspace.git/incoming/ab", "workspace.git/refs",
+        "workspace.git/refs/snapshots", "workspace.git/refs/snapshots/local",
+        "workspace.git/packed-refs", "workspace.git/work.lock",
+    ],
+    ids=lambda one: one.replace("/", "-") or "agents",
+)  # fmt: skip
+def test_links_in_a_shipped_store_are_refused(
+    root: Path, tmp_path: Path, place: str, target: str
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "precious").write_text("as it was")
+    link = root / ".agents" / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / target)
+    workspace = Workspace(root)
+    with pytest.raises(WorkspaceRefused):
+        workspace.snapshot()
+    with pytest.raises(WorkspaceRefused), workspace.saving():
+        pass
+    assert [one.name for one in tmp_path.iterdir() if one != root] == ["victim"]
+    assert [one.name for one in victim.iterdir()] == ["precious"]
+
+
+# Locks and disks --------------------------------------------------------------------------------
+
+
+def test_a_child_forked_during_a_capture_does_not_keep_its_lock(root: Path) -> None:
+    store = Workspace(root)._store
+    reader, writer = os.pipe()
+    with store.working():
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+    try:
+        with store.working(seconds=0):
+            pass
+    finally:
+        os.close(writer)
+        os.close(reader)
+        os.waitpid(child, 0)
+
+
+def test_a_lock_ends_with_its_holder_though_a_child_lives_on(root: Path) -> None:
+    # Killed inside of the block, while a child that it forked goes on.
+    store = Workspace(root)._store
+    ready, done = os.pipe(), os.pipe()
+    holder = os.fork()
+    if holder == 0:  # pragma: no cover
+        with store.working():
+            if os.fork() == 0:
+                os.close(done[1])
+                os.write(ready[1], b"1")
+                os.read(done[0], 1)
+                os._exit(0)
+            os.read(done[0], 0)
+            signal.pause()
+    try:
+        os.read(ready[0], 1)
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        with store.working(seconds=0):
+            pass
+    finally:
+        for one in (*ready, *done):
+            os.close(one)
+
+
+def test_the_names_of_new_objects_and_references_are_synced(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    workspace = Workspace(root)
+    workspace.snapshot()
+    before = {one for one in (workspace.store_dir / "objects").rglob("*") if one.is_file()}
+    (root / "a.txt").write_text("two")
+    monkeypatch.setattr(os, "fsync", note)
+    workspace.snapshot()
+    after = {one for one in (workspace.store_dir / "objects").rglob("*") if one.is_file()}
+    assert {str(one.parent) for one in after - before} <= set(synced)
+    assert str(workspace.store_dir / "refs" / "snapshots" / "local") in synced

@@ -220,6 +220,13 @@ def is_own(path: str) -> bool:
     )
 
 
+def is_git_name(path: str) -> bool:
+    """Whether a part of a path is ``.git`` to some file system: in capitals, with invisible characters."""
+    if "g" not in path and "G" not in path:
+        return False
+    return any(part.translate(_INVISIBLE).lower() == ".git" for part in path.split("/"))
+
+
 def as_document(git: GitState) -> Mapping[str, Any]:
     """Return a git state as plain values, fit for a checkpoint; long lists keep their beginning."""
     document: dict[str, Any] = {
@@ -247,6 +254,10 @@ def _readable(paths: str | tuple[str, str]) -> str | list[str]:
 
 
 _LISTED: Final = 1000
+# What HFS+ does not see in a name.
+_INVISIBLE: Final = dict.fromkeys(
+    (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
+)
 
 __all__ = [
     "MB",
@@ -265,6 +276,7 @@ __all__ = [
     "Sweep",
     "Usage",
     "as_document",
+    "is_git_name",
     "is_own",
     "readable",
 ]

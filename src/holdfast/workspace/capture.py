@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import time
@@ -24,14 +25,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.errors import WorkspaceFull
-from holdfast.workspace.base import NEVER_CAPTURED, Limits, Progress, Skipped, Snapshot
+from holdfast.errors import WorkspaceFull, WorkspaceUnavailable
+from holdfast.workspace.base import (
+    NEVER_CAPTURED,
+    Limits,
+    Progress,
+    Skipped,
+    Snapshot,
+    is_git_name,
+)
 from holdfast.workspace.details import Details, learn_defaults
 from holdfast.workspace.graft import Graft
 from holdfast.workspace.ignores import excludes_for, tracked_although_ignored
 from holdfast.workspace.position import capture_position
 from holdfast.workspace.private_store import PrivateStore
-from holdfast.workspace.process import Deadline, Git, finish
+from holdfast.workspace.process import Deadline, Git, finish, finish_heard
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.repository import stamp as stamp_of
 from holdfast.workspace.standing import Standing
@@ -47,6 +55,11 @@ _RACY_NS: Final = 2_000_000_000
 _TICK_NS: Final = 50_000_000
 _ROOM_PER_FILE: Final = 1024
 _ROOM_PER_ENTRY: Final = 100
+# How often a file is read that changes meanwhile.
+_TRIES: Final = 3
+# What git says of a name that it does not take, and of files that it could not read to their end.
+_IGNORED: Final = b"Ignoring path "
+_UNSTEADY: Final = ("short read", "read error", "unstable object", "mmap failed", "unable to mmap")
 _DOT_GIT: Final = ".git"
 # In the note: files that the last tree has and the index does not know of yet, with their stamps.
 _AHEAD: Final = "ahead"
@@ -111,22 +124,53 @@ class Capture:
         overwrite them. ``held`` names paths that were just written from the store, so they need no
         room there. The snapshot is kept for ``group``.
         """
+        try:
+            return self._run(told, group=group, rescue=rescue, held=held)
+        except WorkspaceUnavailable:
+            if not self._note or not self._index_is_damaged():
+                raise
+        # It only says what need not be read again.
+        self._store.index.unlink()
+        self._store.remove_note(NOTE)
+        again = Capture(
+            self._store, self._limits, repository=self._repository, progress=self._progress
+        )
+        return again._run(None, group=group, rescue=rescue, held=held)
+
+    def _index_is_damaged(self) -> bool:
+        try:
+            self._store.git.run("ls-files", "-z", index=self._store.index, deadline=self._deadline)
+        except WorkspaceUnavailable:
+            return True
+        return False
+
+    def _run(
+        self,
+        told: Sequence[str] | None,
+        *,
+        group: str,
+        rescue: Sequence[str],
+        held: Sequence[str],
+    ) -> Snapshot:
         if self._note.get("tree") is None:
             told = None
         self._fresh_index.unlink(missing_ok=True)
         try:
+            if told is not None and any(map(self._passes_link, told)):
+                told = None
             if told is not None:
                 if self._look_at_told(told):
                     return self._finish(told, group)
                 self._found = _Found({}, set(), {}, set())
                 # The index knows nothing of what was grafted before.
-                told = None if self._note.get(_AHEAD) else told
+                if self._note.get(_AHEAD) or self._needs_full_look(told):
+                    told = None
             self._look(told)
             self._look_at_rescued((*rescue, *held))
             self._fit_quota(rescue, held)
             if self._note.get("tree") is None:
                 self._details.defaults = self._learn_defaults()
-            self._update_index()
+            self._update_index(frozenset(rescue))
             self._ask(told)
             if told is None:
                 self._look_for_empty_directories()
@@ -160,9 +204,11 @@ class Capture:
             if tracked_process is not None:
                 tracked = finish(tracked_process, ("ls-files",), deadline=self._deadline)
         finally:
-            if dirty_process is not None:
-                out = finish(dirty_process, arguments, deadline=self._deadline)
-            other = finish(other_process, others, deadline=self._deadline)
+            try:
+                if dirty_process is not None:
+                    out = finish(dirty_process, arguments, deadline=self._deadline)
+            finally:
+                other = finish(other_process, others, deadline=self._deadline)
         dirty = _split(out)
         self._consider(dirty, known=True)
         if swapped := [path for path in dirty if self._is_folder(path)]:
@@ -180,6 +226,38 @@ class Capture:
         for some in _batches(sorted(set(told)), _ARGUMENTS):
             found += self._paths("ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some)
         return found
+
+    def _needs_full_look(self, told: Sequence[str]) -> bool:
+        """Whether told paths may stand for files that only a look at everything finds.
+
+        Git alone does not see what lies in a repository of its own, nor what is captured although a
+        rule ignores it.
+        """
+        there = {path: self._lstat(path) for path in told if not self._store.is_own(path)}
+        folders = {path for path, one in there.items() if one and stat.S_ISDIR(one.st_mode)}
+        files = {path for path, one in there.items() if one} - folders
+        if not folders and not files:
+            return False
+        self._store.write_excludes(excludes_for(self._store.root, self._repository))
+        listed = set(self._listed((*folders, *files)))
+        return (
+            not files <= listed
+            or any(path.endswith("/") for path in listed)
+            or bool(folders and self._may_hide_files())
+        )
+
+    def _passes_link(self, path: str) -> bool:
+        """Whether a path leads to a file that a snapshot knows by another name."""
+        return any((self._store.root / above).is_symlink() for above in _parents([path]))
+
+    def _may_hide_files(self) -> bool:
+        """Whether a directory may hold files that are captured although git does not list them."""
+        index = self._repository.index if self._repository else None
+        return bool(
+            self._note.get("nested")
+            or self._limits.include
+            or (index and stamp_of(index) != self._note.get("tracked_mark"))
+        )
 
     def _look_at_told(self, told: Sequence[str]) -> bool:
         """Put told files into the last tree, if that is all that there is to do."""
@@ -404,8 +482,11 @@ class Capture:
         return known
 
     def _reason_against(self, path: str, looked: os.stat_result) -> str | None:
+        if is_git_name(path):
+            return "git keeps this name for itself"
         if stat.S_ISLNK(looked.st_mode):
-            return None
+            linked = path.rpartition("/")[2].lower()
+            return "git keeps no link of this name" if linked == ".gitmodules" else None
         if not stat.S_ISREG(looked.st_mode):
             return _kind(looked.st_mode)
         if looked.st_size > self._limits.max_file_bytes:
@@ -492,29 +573,71 @@ class Capture:
         return looked is not None and stat.S_ISDIR(looked.st_mode)
 
     def _forget(self, paths: Iterable[str]) -> None:
+        # By mode 0, which removes a name without a look at what has it now.
+        nothing = "0" * self._store.id_digits()
         self._store.git.run(
-            "update-index", "-z", "--force-remove", "--stdin",
-            stdin=_join(paths), index=self._own_index(), deadline=self._deadline,
+            "update-index", "-z", "--index-info",
+            stdin=_join(f"0 {nothing}\t{path}" for path in paths),
+            index=self._own_index(), deadline=self._deadline,
         )  # fmt: skip
 
-    def _update_index(self) -> None:
+    def _update_index(self, rescue: frozenset[str]) -> None:
         found = self._found
         gone = found.drop - found.add.keys()
         if gone and self._index.exists():
             self._forget(gone)
-        if not found.add:
-            return
         # Many at once go into packs, in parts so that progress can be told.
         packed = ("-c", "core.bigFileThreshold=1") if len(found.add) > _MANY else ()
         done = 0
-        for some in _batches(list(found.add), _AT_ONCE):
-            self._store.incoming.git.run(
-                *packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin",
-                stdin=_join(some), index=self._own_index(), deadline=self._deadline,
-            )  # fmt: skip
+        paths = list(found.add)
+        for some in _batches(paths, _AT_ONCE):
+            self._add(some, packed, rescue)
             done += len(some)
             if self._progress is not None:
-                self._progress(done, len(found.add))
+                self._progress(done, len(paths))
+
+    def _add(self, paths: Sequence[str], options: Sequence[str], rescue: frozenset[str]) -> None:
+        """Have git read files; one that it cannot is listed as skipped, or stops a rescue."""
+        arguments = (*options, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+        git, index = self._store.incoming.git, self._own_index()
+        for tries in range(_TRIES, 0, -1):
+            process = git.start(*arguments, index=index)
+            try:
+                _, said = finish_heard(
+                    process, ("update-index",), stdin=_join(paths), deadline=self._deadline
+                )
+            except WorkspaceUnavailable as error:
+                index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
+                if not _was_unsteady(process.returncode, str(error)):
+                    raise
+                if len(paths) > 1:
+                    middle = len(paths) // 2
+                    self._add(paths[:middle], options, rescue)
+                    self._add(paths[middle:], options, rescue)
+                    return
+                if tries == 1:
+                    if not rescue.isdisjoint(paths):
+                        raise
+                    self._leave_out(paths, "changed while it was read")
+            else:
+                if _IGNORED in said:
+                    self._leave_out_ignored(paths, rescue)
+                return
+
+    def _leave_out_ignored(self, paths: Sequence[str], rescue: frozenset[str]) -> None:
+        """Find out which files git did not take, without an error."""
+        taken = set(self._paths("ls-files", "-z", "-c"))
+        left = [path for path in paths if path not in taken and path in self._found.add]
+        if not rescue.isdisjoint(left):
+            raise WorkspaceUnavailable(f"git does not take files of these names: {left}")
+        self._leave_out(left, "git does not take a file of this name")
+
+    def _leave_out(self, paths: Iterable[str], reason: str) -> None:
+        for path in paths:
+            self._found.skipped[path] = reason
+            self._found.add.pop(path, None)
+            self._found.drop.add(path)
+        self._forget(paths)
 
     def _look_for_empty_directories(self) -> None:
         """Find the directories without files, now that every file is known."""
@@ -759,6 +882,12 @@ def _lstat(path: Path | str) -> os.stat_result | None:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
+
+
+def _was_unsteady(code: int, said: str) -> bool:
+    """Whether git failed because a file changed under its hands: it maps files into its memory."""
+    bus = getattr(signal, "SIGBUS", None)
+    return (bus is not None and code == -bus) or any(sign in said for sign in _UNSTEADY)
 
 
 def _git_mode(mode: int) -> str:

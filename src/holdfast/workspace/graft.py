@@ -36,7 +36,7 @@ class Graft:
 
     def open(self, paths: Collection[str]) -> bool:
         """Read the directories on the way to some paths. False where this is not the way to go."""
-        if not paths or len(paths) > MOST or any("\n" in one or one[0] == '"' for one in paths):
+        if not paths or len(paths) > MOST or any(map(_is_odd, paths)):
             return False
         wanted = sorted({folder for path in paths for folder in _above(path)})
         folders = self._store.read_folders(self._tree, wanted)
@@ -75,6 +75,11 @@ class Graft:
         folder, _, name = path.rpartition("/")
         there = folders[folder].get(name)
         return there[0] if there is not None else None
+
+
+def _is_odd(path: str) -> bool:
+    """Whether git, which is told one name per line, would take a name for another."""
+    return "\n" in path or "\r" in path or path[0] == '"'
 
 
 def _above(path: str) -> list[str]:

@@ -21,6 +21,8 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
+# How files begin that git had not finished.
+UNFINISHED: Final = ("tmp_", ".tmp-")
 # A pack counts from the moment that its index is there, so that comes last.
 _ORDER: Final = {".idx": 1}
 
@@ -51,16 +53,20 @@ class Incoming:
 
     def deliver(self) -> None:
         """Wait until everything is on the disk, and move it into the store."""
-        found = self._files() if self._opened else []
+        found = self._finished() if self._opened else []
         if found:
             self._sync()
         made: set[Path] = set()
         for path in sorted(found, key=lambda one: _ORDER.get(one.suffix, 0)):
             target = self._objects / path.relative_to(self._folder)
             if target.parent not in made:
-                target.parent.mkdir(exist_ok=True)
+                if not target.parent.exists():
+                    target.parent.mkdir()
+                    made.add(self._objects)
                 made.add(target.parent)
             os.replace(path, target)
+        for folder in sorted(made):
+            sync_directory(folder)
         self._opened = False
 
     def close(self) -> None:
@@ -68,6 +74,16 @@ class Incoming:
         if self._opened:
             self._throw_away()
             self._opened = False
+
+    def _finished(self) -> list[Path]:
+        """Return what git wrote to its end, and throw away the rest: it may have been killed."""
+        found = []
+        for path in self._files():
+            if path.name.startswith(UNFINISHED):
+                path.unlink()
+            else:
+                found.append(path)
+        return found
 
     def _throw_away(self) -> None:
         for path in self._files():
@@ -93,3 +109,12 @@ class Incoming:
         finally:
             os.close(handle)
             os.unlink(self._folder / "sync")
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

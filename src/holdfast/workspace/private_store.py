@@ -34,7 +34,7 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.workspace.base import Entry, Problem, is_own
-from holdfast.workspace.incoming import Incoming
+from holdfast.workspace.incoming import UNFINISHED, Incoming, sync_directory
 from holdfast.workspace.process import HELD, NO_ROOM, Deadline, Git
 
 try:
@@ -53,6 +53,10 @@ _SETTINGS: Final = {
     "core.symlinks": "true",
     "core.ignoreCase": "false",
     "core.precomposeUnicode": "false",
+    # Names that mean something on other systems are plain names here. What a restore must not write, it
+    # refuses by itself, and a capture lists as skipped.
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
     "core.logAllRefUpdates": "false",
     # Without these the commands below sync nothing at all. The index can be made anew.
     "core.fsync": "committed,reference",
@@ -78,14 +82,22 @@ _BUSY, _DONE = b"1", b"0"
 _FOLDERS: Final = (
     "", "incoming", "incoming/info", "incoming/info/alternates", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
 )  # fmt: skip
-# How temporary directories of ours begin, and files that git had not finished.
+# How temporary directories of ours begin.
 ASIDE: Final = "aside-"
-_UNFINISHED: Final = ("tmp_", ".tmp-")
+# Where links are looked for, and how those end that do no harm: they are replaced, or not followed.
+_LISTED: Final = ("", "incoming", "objects", "refs", "refs/snapshots")
+_REPLACED: Final = (
+    "HEAD", "config", "index", "index.next", ".gitignore", "last.json", ".new",
+)  # fmt: skip
 # What may stand in a git directory and send git elsewhere, or hide a part of its objects from it.
 _FOREIGN: Final = (
     "commondir", "gitdir", "config.worktree", "shallow", "info/grafts", "info/sparse-checkout",
     "objects/info/alternates", "objects/info/http-alternates",
 )  # fmt: skip
+
+
+# The open lock files of this process.
+_HANDLES: Final[set[int]] = set()
 
 
 class PrivateStore:
@@ -124,18 +136,21 @@ class PrivateStore:
             _write_if_other(self.home / "HEAD", b"ref: refs/heads/none\n")
         self.secure()
 
+    def id_digits(self) -> int:
+        """Return how many digits the name of an object has here."""
+        return 64 if b"sha256" in _read(self.home / "config") else 40
+
     def secure(self) -> None:
         """Take away whatever could lead git astray: the directory may come from strangers.
 
         Raises `WorkspaceRefused` where links stand in place of directories, for what is written
         there would land elsewhere.
         """
-        for folder in _FOLDERS:
-            if (self.home / folder).is_symlink():
-                raise WorkspaceRefused(
-                    f"{self.home / folder} is a link, and snapshots are kept in real directories "
-                    "only. Nothing was changed; remove it"
-                )
+        for link in self._links():
+            raise WorkspaceRefused(
+                f"{link} is a link, and snapshots are kept in real directories only. Nothing was "
+                "changed; remove it"
+            )
         if not self.exists():
             return
         if stat.S_IMODE(self.home.stat().st_mode) != 0o700:
@@ -147,6 +162,22 @@ class PrivateStore:
             (self.home / name).unlink(missing_ok=True)
         # To the user's repository this directory is as if it were not there.
         _write_if_other(self.home / ".gitignore", b"*\n")
+
+    def _links(self) -> Iterator[str]:
+        """Yield links in places that git or we write to, delete from or walk through."""
+        for place in (self.home.parent, *(self.home / folder for folder in _FOLDERS)):
+            if place.is_symlink():
+                yield str(place)
+        for folder in _LISTED:
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                os.scandir(self.home / folder) as entries,
+            ):
+                yield from (
+                    one.path
+                    for one in entries
+                    if one.is_symlink() and not one.name.endswith(_REPLACED)
+                )
 
     def write_excludes(self, rules: str) -> None:
         """Have git ignore what some rules say."""
@@ -188,6 +219,7 @@ class PrivateStore:
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(self.home / name, flags, 0o600)
+        _HANDLES.add(handle)
         held = HELD.set((*HELD.get(), handle))
         try:
             end = time.monotonic() + seconds
@@ -207,16 +239,21 @@ class PrivateStore:
                     time.sleep(wait)
                     wait = min(wait * 2, 0.05)
             yield handle
+            # Whoever was forked meanwhile may hold a copy of the handle. After a failure the lock stays
+            # until the last git that was started has ended, too.
+            fcntl.flock(handle, fcntl.LOCK_UN)
         finally:
             HELD.reset(held)
-            os.close(handle)
+            if handle in _HANDLES:
+                _HANDLES.discard(handle)
+                os.close(handle)
 
     def _tidy_up(self) -> None:
         """Remove what somebody who was killed left unfinished. Needs the work lock."""
         for where, folders, names in os.walk(self.home):
             for name in names:
                 mine = name in (_WORK, _USE)
-                if (not mine and name.endswith((".lock", ".new"))) or name.startswith(_UNFINISHED):
+                if (not mine and name.endswith((".lock", ".new"))) or name.startswith(UNFINISHED):
                     os.unlink(os.path.join(where, name))
             for name in folders:
                 if name.startswith(ASIDE):
@@ -379,6 +416,9 @@ class PrivateStore:
         if missing:
             lines = "".join(f"update {one} {commit}\n" for one in missing)
             self.git.run("update-ref", "--stdin", stdin=lines.encode(), deadline=deadline)
+            # Git syncs the files. Their names must last too: the database may be on another disk.
+            for folder in sorted({above for one in missing for above in Path(one).parents}):
+                sync_directory(self.home / folder)
 
     def hold_last(self, commit: str | None) -> None:
         """Hold what the next capture builds on, should a killed one have let it slip."""
@@ -502,13 +542,17 @@ def _inside(root: Path, path: Path) -> set[str]:
     return {str(one.relative_to(top)) for top, one in spelled if one.is_relative_to(top)}
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _let_go() -> None:
+    """In a forked child: a lock belongs to the process that took it."""
+    for handle in tuple(_HANDLES):
+        _HANDLES.discard(handle)
+        with suppress(OSError):
+            os.close(handle)
+    HELD.set(())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _fits(name: str, kind: str, data: bytes) -> bool:

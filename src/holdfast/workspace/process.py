@@ -177,6 +177,18 @@ def finish(
     deadline: Deadline,
 ) -> bytes:
     """Wait for a command that `Git.start` began; end it when its time is over."""
+    return finish_heard(process, arguments, stdin=stdin, ok=ok, deadline=deadline)[0]
+
+
+def finish_heard(
+    process: subprocess.Popen[bytes],
+    arguments: Iterable[str],
+    *,
+    stdin: bytes | None = None,
+    ok: Iterable[int] = (0,),
+    deadline: Deadline,
+) -> tuple[bytes, bytes]:
+    """Wait for a command as `finish` does; return what it printed, and what it complained about."""
     try:
         out, err = process.communicate(stdin, timeout=deadline.left())
     except subprocess.TimeoutExpired:
@@ -194,7 +206,7 @@ def finish(
         if process.returncode == -_TOO_LARGE or any(sign in said for sign in _FULL):
             raise WorkspaceFull(f"no room for the project's files; nothing was changed. {what}")
         raise WorkspaceUnavailable(what)
-    return out
+    return out, err
 
 
 def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:

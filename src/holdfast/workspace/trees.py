@@ -12,12 +12,12 @@ from typing import Final
 
 from holdfast.config import AGENTS_DIR
 from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
-from holdfast.workspace.base import Change
+from holdfast.workspace.base import Change, is_git_name
 from holdfast.workspace.compare import raw_changes
 from holdfast.workspace.private_store import PrivateStore
 
 _FOLDER: Final = "040000"
-_FORBIDDEN: Final = frozenset({"", ".", "..", ".git"})
+_FORBIDDEN: Final = frozenset({"", ".", ".."})
 # As trees spell them: plain files, executables, links, directories.
 _MODES: Final = frozenset({b"100644", b"100755", b"120000", b"40000"})
 
@@ -65,7 +65,8 @@ def check_path(path: str) -> None:
     """
     parts = path.split("/")
     if (
-        not _FORBIDDEN.isdisjoint(part.lower() for part in parts)
+        not _FORBIDDEN.isdisjoint(parts)
+        or is_git_name(path)
         or parts[0] == AGENTS_DIR
         or "\0" in path
     ):
