@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from holdfast import Workspace
 from holdfast.errors import SnapshotNotFound, WorkspaceRefused
+from tests.workspace.pictures import picture
 
 
 @pytest.fixture
@@ -24,23 +24,6 @@ def project(tmp_path: Path) -> Path:
     (root / "link").symlink_to("src/app.py")
     (root / "dangling").symlink_to("nowhere")
     return root
-
-
-def picture(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Everything below a directory: kind, permissions and content by path."""
-    seen = {}
-    for where, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if Path(where, name) != root / ".agents"]
-        for name in (*folders, *names):
-            path = Path(where, name)
-            look = path.lstat()
-            content = b""
-            if path.is_symlink():
-                content = os.readlink(os.fsencode(path))
-            elif path.is_file():
-                content = path.read_bytes()
-            seen[str(path.relative_to(root))] = (look.st_mode, content)
-    return seen
 
 
 def test_a_restore_and_its_undo_are_exact(project: Path) -> None:

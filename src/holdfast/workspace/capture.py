@@ -13,6 +13,7 @@ objects wait in `incoming` until all are on the disk. A capture that is killed l
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -61,6 +62,8 @@ _TRIES: Final = 3
 _IGNORED: Final = b"Ignoring path "
 _UNSTEADY: Final = ("short read", "read error", "unstable object", "mmap failed", "unable to mmap")
 _DOT_GIT: Final = ".git"
+# Why a path cannot be looked at: it is not there, or something on the way to it is no directory of ours.
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})
 # In the note: files that the last tree has and the index does not know of yet, with their stamps.
 _AHEAD: Final = "ahead"
 
@@ -791,7 +794,8 @@ class Capture:
         looked_at = folders if full else {path: one for path, one in folders.items() if not one[0]}
         root = str(self._store.root)
         for path, (stamp, special) in looked_at.items():
-            looked = _lstat(f"{root}/{path}")
+            reached = self._is_real(path.rpartition("/")[0])
+            looked = _lstat(f"{root}/{path}") if reached else None
             if looked is None or not stat.S_ISDIR(looked.st_mode):
                 self._details.directories.pop(path, None)
                 continue
@@ -880,7 +884,9 @@ def _is_repository(folder: Path) -> bool:
 def _lstat(path: Path | str) -> os.stat_result | None:
     try:
         return os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return None
 
 

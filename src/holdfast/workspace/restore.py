@@ -8,6 +8,7 @@ reverts it where finishing fails. What somebody changed between the kill and the
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -424,4 +425,9 @@ def _is_file(path: Path) -> bool:
     try:
         return not stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        # Behind a link that leads nowhere but to itself.
         return False
