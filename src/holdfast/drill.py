@@ -83,7 +83,8 @@ def run_drill(
     progress: Callable[[int], None] | None = None,
 ) -> DrillReport:
     """Kill and resume a worker so many times, on an embedded store or the one named."""
-    chance = random.Random(seed)  # nosec B311 - a drill is repeatable, and no secret
+    # Dice that can be thrown again, and no secret.
+    chance = random.Random(seed)  # nosec B311
     report = DrillReport()
     with tempfile.TemporaryDirectory(prefix="holdfast-drill-") as aside:
         project = Path(aside, "project")
@@ -219,7 +220,8 @@ class _Drill:
 
 def work(url: str, project: Path, session_id: str, seed: int) -> None:
     """Work on the drill's session for ever; somebody kills this process."""
-    chance = random.Random(seed)  # nosec B311 - a drill is repeatable, and no secret
+    # Dice that can be thrown again, and no secret.
+    chance = random.Random(seed)  # nosec B311
     with SessionManager.open(url, project_dir=project) as manager:
         worker = _Worker(manager, project, manager.resume_session(session_id))
         actions = [worker.save] * 12 + [worker.step] * 4 + [worker.roll_back] * 2 + [worker.pause]

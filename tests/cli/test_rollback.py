@@ -364,3 +364,23 @@ def test_a_session_that_a_program_works_on_is_left_to_it_unless_taken_over(
         answer = cli("undo", "--yes", "--take-over")
         assert (answer.code, picture(repository)) == (0, ruined)
         worker.communicate(timeout=60)
+
+
+def test_what_a_finished_program_did_is_rolled_back_in_a_fork(cli: CommandLine) -> None:
+    Path("a").write_text("good\n")
+    cli.save("before", {"step": 1})
+    Path("a").write_text("ruined\n")
+    cli.save("after", {"step": 2})
+    cli.ok("complete")
+    (done,) = cli.json("sessions")["sessions"]
+    assert "~ a" in cli.ok("rollback", "before", "--dry-run")
+    out = cli.ok("rollback", "before", "--yes", "--session", done["id"])
+    fork = cli.json("sessions")["sessions"][0]
+    assert f"session {done['id']} is completed; this is in its fork {fork['id']}\n" in out
+    assert out.endswith("to take it back: holdfast undo\n")
+    assert Path("a").read_text() == "good\n"
+    assert cli.json("show")["checkpoint"]["state"] == {"step": 1}
+    assert len(cli.json("log", done["id"])["checkpoints"]) == 2
+    cli.ok("undo", "--yes")
+    assert Path("a").read_text() == "ruined\n"
+    assert cli.json("show")["checkpoint"]["state"] == {"step": 2}

@@ -251,6 +251,9 @@ def test_the_command_line_knows_the_ids(
     cli = CommandLine(project)
     assert cli.json("show", ids[0])["checkpoint"]["name"] == "one"
     assert cli("diff", *ids).code in (0, 1)
+    (project / "src" / "app.ts").write_text("later\n")
+    cli.json("rollback", ids[0], "--yes")
+    assert (project / "src" / "app.ts").read_text() == "export {}\n"
     assert cli("show", "checkpoint-19990101-000000").code == 3
 
 
@@ -458,3 +461,18 @@ def test_projects_that_share_a_database_keep_their_own_checkpoints(tmp_path: Pat
         with SyncCheckpointManager(tmp_path / name, url=database) as manager:
             manager.create_checkpoint(name)
             assert [point.name for point in manager.list_checkpoints()] == [name]
+
+
+@pytest.mark.parametrize("kind", ["memory", "postgres"])
+def test_any_store_will_do(project: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    url = "memory:" if kind == "memory" else request.getfixturevalue("postgres_url")
+    with SyncCheckpointManager(project, url=url) as manager:
+        assert manager.list_checkpoints() == []
+        saved = manager.create_checkpoint("before")
+        before = files_of(project)
+        (project / "src" / "app.ts").write_text("later\n")
+        assert manager.rollback_to_latest().checkpoint == saved
+        assert files_of(project) == before
+        manager.undo()
+        assert (project / "src" / "app.ts").read_text() == "later\n"
+        assert folders(project) == {saved.id}

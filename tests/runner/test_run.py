@@ -88,6 +88,7 @@ def test_signals_reach_the_program(project: Path, signum: signal.Signals, status
         assert record.status == status
 
 
+@pytest.mark.row("S1-27")
 def test_files_are_saved_while_it_works(project: Path) -> None:
     program = (
         "import pathlib, time\n"

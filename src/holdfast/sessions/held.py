@@ -30,7 +30,6 @@ from holdfast.model import (
     SessionStatus,
 )
 from holdfast.retention import Policy
-from holdfast.sessions.briefing import DECISION, note_data
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores.base import Store
 
@@ -217,6 +216,8 @@ class HeldSession:
         It is durable at once and independent of checkpoints: a rollback does not take it back. Briefs
         of this session and of those that continue it list it, and so does the handoff.
         """
+        from holdfast.sessions.briefing import DECISION, note_data
+
         data = note_data(DECISION, text, rationale, alternatives)
         return self.log("info", f"decision: {text}", data=data)
 

@@ -7,10 +7,9 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from holdfast.autosave import INTERVAL, Autosave, Clock
-from holdfast.brief import Brief
 from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
 from holdfast.errors import (
     CheckpointProtected,
@@ -26,10 +25,8 @@ from holdfast.model import (
     SessionRecord,
     utc_now,
 )
-from holdfast.preflight import Preflight
 from holdfast.processes import owner_name
 from holdfast.sessions.autosaved import AutosavedSession
-from holdfast.sessions.briefing import brief_of, preflight_of
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import Captured
 from holdfast.sessions.held import Surroundings
@@ -38,6 +35,11 @@ from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
 from holdfast.sessions.saving import SavingSession
 from holdfast.stores.base import Store, first
 from holdfast.stores.checks import as_utc
+
+if TYPE_CHECKING:
+    # Imported when somebody asks: hooks start a process each, and most of them only save.
+    from holdfast.brief import Brief
+    from holdfast.preflight import Preflight
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -257,6 +259,8 @@ class Session(SavingSession):
         this one, and what is no longer as the checkpoint says. HEAD is compared always, the project's
         files with ``files`` only, since that reads the project.
         """
+        from holdfast.sessions.briefing import brief_of
+
         return brief_of(
             self._store,
             self._record,
@@ -279,6 +283,8 @@ class Session(SavingSession):
         names of those available, or their versions by name; the state's ``execution_context`` says
         which it needs.
         """
+        from holdfast.sessions.briefing import preflight_of
+
         return preflight_of(
             self._store, self._record, self._around, head=self._head, tools=tools, files=files
         )
