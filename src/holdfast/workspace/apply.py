@@ -2,8 +2,12 @@
 
 Every path is walked from the project's own directory, component by component, without following a link:
 nothing outside can be reached through a link that somebody put in the way. A file is written beside its
-place and then moved there, so a reader sees the old content or the new. Each step can be repeated, so a
-plan that was interrupted is carried out again from the start.
+place and then changes places with the old one, so a reader sees the old content or the new. Each step can
+be repeated, so a plan that was interrupted is carried out again from the start.
+
+Editors do not wait for us. What is on disk is compared with what the plan found there, before it is moved
+aside and once more after, when nobody finds it by its name any longer; only then it is removed. What
+somebody wrote meanwhile is left alone or put back, and told as a conflict.
 """
 
 from __future__ import annotations
@@ -13,17 +17,28 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import new as new_hash
 from itertools import chain
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from holdfast.workspace.base import Change, Entry
+from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.plan import Plan
 from holdfast.workspace.private_store import PrivateStore
 
 # Up to so many files are synced one by one; beyond, the system is asked to sync everything once.
 _SYNC_EACH: Final = 200
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE: Final = 1 << 20
+# Of Linux's renameat2.
+_NO_REPLACE: Final = 1
+_EXCHANGE: Final = 2
+_CHANGED: Final = "it was changed while the restore was at work"
+# What lies at a path: the kind, as the first digits of git's mode tell it, and the content's name.
+Held: TypeAlias = tuple[str, str]
+_DIRECTORY: Final[Held] = ("040", "")
+_UNKNOWN: Final[Held] = ("", "")
 
 
 class Applier:
@@ -34,44 +49,115 @@ class Applier:
         self._root = store.root
         self._temporary = f".holdfast-{mark}"
         self._opened: dict[str, int] = {}
+        self._conflicts: dict[str, str] = {}
 
-    def carry_out(self, plan: Plan, contents: Mapping[str, bytes] = MappingProxyType({})) -> None:
+    def carry_out(
+        self, plan: Plan, contents: Mapping[str, bytes] = MappingProxyType({})
+    ) -> list[Skipped]:
         """Delete, write and set what the plan says; durable when this returns.
 
-        ``contents`` are blobs that were read and verified already.
+        ``contents`` are blobs that were read and verified already. Returns the paths that hold neither
+        what the plan found nor what it wants: they are left alone.
         """
+        self._conflicts = {}
         try:
-            self._delete([one.path for one in plan.changes if one.new is None or _swaps(one)])
+            for one in plan.changes:
+                if one.new is None or _swaps(one):
+                    self._delete(one)
             self._remove_folders(plan)
             for path in plan.empty_new:
-                with self._folder(path, create=True):
-                    pass
+                if not self._is_blocked(path):
+                    with self._folder(path, create=True):
+                        pass
             self._write(plan, contents)
             for path, (_, mode) in plan.modes.items():
-                self._chmod(path, mode)
+                if path not in self._conflicts:
+                    self._chmod(path, mode)
             self._set_folder_modes(plan)
         finally:
             self._give_back()
         if len(plan.changes) > _SYNC_EACH:
             os.sync()
+        return [Skipped(path, reason) for path, reason in self._conflicts.items()]
 
-    def clean_up(self, plan: Plan) -> None:
-        """Remove what an interrupted run left unfinished."""
+    def clean_up(self, plan: Plan) -> list[Skipped]:
+        """Remove what an interrupted run left unfinished, and put back what it had moved aside.
+
+        Returns the paths where that would have replaced what somebody wrote since.
+        """
+        self._conflicts = {}
+        changes = {self._aside(one.path): one for one in plan.changes}
         for folder in {os.path.dirname(one.path) for one in plan.changes}:
-            with suppress(OSError), self._folder(folder, create=False) as handle:
-                os.unlink(self._temporary, dir_fd=handle)
+            left = self._left_in(folder)
+            if not left:
+                continue
+            with self._folder(folder, create=False, writable=True) as handle:
+                for name in left:
+                    if name == self._temporary:
+                        os.unlink(name, dir_fd=handle)
+                    elif name in changes:
+                        self._settle(handle, changes[name])
+        return [Skipped(path, reason) for path, reason in self._conflicts.items()]
+
+    def _left_in(self, folder: str) -> list[str]:
+        with suppress(OSError), self._folder(folder, create=False) as handle:
+            return [name for name in os.listdir(handle) if name.startswith(self._temporary)]
+        return []
+
+    # Comparing -------------------------------------------------------------------------------
+
+    def _aside(self, path: str) -> str:
+        """Return the name for what was at a path: whoever finds it after a kill knows the path."""
+        digest = new_hash("sha1", os.fsencode(path), usedforsecurity=False).hexdigest()
+        return f"{self._temporary}-{digest[:16]}"
+
+    def _settle(self, folder: int, change: Change) -> None:
+        """Remove what was moved aside when a snapshot holds it; put it back when none does."""
+        name, aside = os.path.basename(change.path), self._aside(change.path)
+        known = _known(change)
+        beside = _look(folder, aside, change)
+        if beside is None:
+            return
+        if not _exists(folder, name) and _move(folder, aside, name):
+            pass
+        elif beside in known:
+            os.unlink(aside, dir_fd=folder)
+            return
+        elif beside != _DIRECTORY and _look(folder, name, change) in known:
+            os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            where = os.path.join(os.path.dirname(change.path), aside)
+            self._conflicts[change.path] = f"{_CHANGED}; what was there before is in {where}"
+            return
+        if beside not in known:
+            self._conflicts[change.path] = _CHANGED
+
+    def _is_blocked(self, path: str) -> bool:
+        """Whether a file that is left alone is in the way of a path."""
+        return bool(self._conflicts) and any(
+            one in self._conflicts for one in _with_parents(os.path.dirname(path))
+        )
 
     # Deleting --------------------------------------------------------------------------------
 
-    def _delete(self, paths: list[str]) -> None:
-        for path in paths:
-            folder, name = os.path.split(path)
-            with (
-                suppress(FileNotFoundError, NotADirectoryError),
-                self._folder(folder, create=False, writable=True) as handle,
-            ):
-                if not stat.S_ISDIR(os.lstat(name, dir_fd=handle).st_mode):
-                    os.unlink(name, dir_fd=handle)
+    def _delete(self, change: Change) -> None:
+        folder, name = os.path.split(change.path)
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder(folder, create=False, writable=True) as handle,
+        ):
+            found = _look(handle, name, change)
+            if found in (None, _DIRECTORY, _held(change.new)):
+                return
+            if found != _held(change.old):
+                self._conflicts[change.path] = _CHANGED
+                return
+            aside = self._aside(change.path)
+            os.rename(name, aside, src_dir_fd=handle, dst_dir_fd=handle)
+            if _look(handle, aside, change) == found:
+                os.unlink(aside, dir_fd=handle)
+            else:
+                self._settle(handle, change)
 
     def _remove_folders(self, plan: Plan) -> None:
         """Remove directories that lost their last file, unless something else is left in them."""
@@ -105,21 +191,32 @@ class Applier:
     # Writing ---------------------------------------------------------------------------------
 
     def _write(self, plan: Plan, contents: Mapping[str, bytes]) -> None:
-        wanted: dict[str, list[tuple[str, Entry]]] = {}
+        wanted: dict[str, list[tuple[Change, Entry]]] = {}
         for one in plan.changes:
-            if one.new is not None:
-                wanted.setdefault(one.new.blob, []).append((one.path, one.new))
+            if one.new is not None and one.path not in self._conflicts:
+                wanted.setdefault(one.new.blob, []).append((one, one.new))
         sync = len(plan.changes) <= _SYNC_EACH
         others = (blob for blob in wanted if blob not in contents)
         for blob, content in chain(contents.items(), self._store.each_object(others)):
-            for path, entry in wanted[blob]:
-                mode = plan.modes[path][1] if path in plan.modes else 0o644
-                self._write_one(path, entry, content, mode, sync=sync)
+            for one, entry in wanted.get(blob, ()):
+                mode = plan.modes[one.path][1] if one.path in plan.modes else 0o644
+                self._write_one(one, entry, content, mode, sync=sync)
 
-    def _write_one(self, path: str, entry: Entry, content: bytes, mode: int, *, sync: bool) -> None:
-        folder, name = os.path.split(path)
+    def _write_one(
+        self, change: Change, entry: Entry, content: bytes, mode: int, *, sync: bool
+    ) -> None:
+        folder, name = os.path.split(change.path)
+        if self._is_blocked(change.path):
+            self._conflicts[change.path] = "a file that was changed meanwhile is in its way"
+            return
         with self._folder(folder, create=True) as handle:
-            if _holds(handle, name, entry, content):
+            found = _look(handle, name, change)
+            if found == _held(entry):
+                return
+            if found == _DIRECTORY and not self._holds_conflicts(change.path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), change.path)
+            if found not in (None, _held(change.old)):
+                self._conflicts[change.path] = _CHANGED
                 return
             self._make_writable(folder, handle)
             with suppress(FileNotFoundError):
@@ -129,11 +226,32 @@ class Applier:
                     os.symlink(content, os.fsencode(self._temporary), dir_fd=handle)
                 else:
                     self._fill(handle, content, mode, sync=sync)
-                os.replace(self._temporary, name, src_dir_fd=handle, dst_dir_fd=handle)
+                self._put_in_place(handle, change, there=found is not None)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(self._temporary, dir_fd=handle)
                 raise
+
+    def _put_in_place(self, folder: int, change: Change, *, there: bool) -> None:
+        """Give the finished file its name, and take the old one from there, whatever it is by now."""
+        name, aside = os.path.basename(change.path), self._aside(change.path)
+        if there:
+            # Under this name it is known after a kill, be it before or after the exchange.
+            os.rename(self._temporary, aside, src_dir_fd=folder, dst_dir_fd=folder)
+            with suppress(FileNotFoundError):
+                if _rename(folder, aside, name, _EXCHANGE):
+                    self._settle(folder, change)
+                    return
+            os.rename(aside, self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
+            with suppress(FileNotFoundError):
+                os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        if not _move(folder, self._temporary, name):
+            os.unlink(self._temporary, dir_fd=folder)
+            self._conflicts[change.path] = _CHANGED
+        self._settle(folder, change)
+
+    def _holds_conflicts(self, folder: str) -> bool:
+        return any(one.startswith(f"{folder}/") for one in self._conflicts)
 
     def _fill(self, folder: int, content: bytes, mode: int, *, sync: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -212,21 +330,87 @@ class Applier:
             os.close(handle)
 
 
-def _holds(folder: int, name: str, entry: Entry, content: bytes) -> bool:
-    """Whether a file or link is there with its content already, so that nothing is to be written."""
+def _look(folder: int, name: str, change: Change) -> Held | None:
+    """Return what is at a name now, read and hashed; None when nothing is."""
     try:
         looked = os.lstat(name, dir_fd=folder)
-        if entry.mode == "120000":
-            return stat.S_ISLNK(looked.st_mode) and content == os.readlink(
-                os.fsencode(name), dir_fd=folder
-            )
-        if not stat.S_ISREG(looked.st_mode) or looked.st_size != len(content):
-            return False
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(name, flags, dir_fd=folder), "rb") as file:
-            return file.read() == content
+        if stat.S_ISDIR(looked.st_mode):
+            return _DIRECTORY
+        blob = next(one.blob for one in (change.old, change.new) if one is not None)
+        digest = new_hash("sha256" if len(blob) == 64 else "sha1", usedforsecurity=False)
+        if stat.S_ISLNK(looked.st_mode):
+            content = os.readlink(os.fsencode(name), dir_fd=folder)
+            digest.update(b"blob %d\0" % len(content) + content)
+            return ("120", digest.hexdigest())
+        if not stat.S_ISREG(looked.st_mode):
+            return _UNKNOWN
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
+            # Should it grow meanwhile, this is the name of no content, and so of none that is known.
+            digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+        return ("100", digest.hexdigest())
+    except FileNotFoundError:
+        return None
     except OSError:
+        return _UNKNOWN
+
+
+def _held(entry: Entry | None) -> Held | None:
+    return (entry.mode[:3], entry.blob) if entry is not None else None
+
+
+def _known(change: Change) -> set[Held | None]:
+    """Return what a path may hold without anything being lost when it goes."""
+    return {_held(one) for one in (change.old, change.new) if one is not None}
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
         return False
+    return True
+
+
+def _move(folder: int, source: str, target: str) -> bool:
+    """Rename something unless the new name is taken; whether it was renamed."""
+    try:
+        if _rename(folder, source, target, _NO_REPLACE):
+            return True
+    except FileExistsError:
+        return False
+    # Not to be had here: look, and hope that nobody comes between.
+    if _exists(folder, target):
+        return False
+    os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+    return True
+
+
+def _rename(folder: int, source: str, target: str, how: int) -> bool:
+    """Rename as Linux can; False where the system or the file system cannot."""
+    rename = _renameat2()
+    if rename is None:
+        return False
+    from ctypes import get_errno
+
+    if rename(folder, os.fsencode(source), folder, os.fsencode(target), how) == 0:
+        return True
+    number = get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM):
+        return False
+    raise OSError(number, os.strerror(number), target)
+
+
+@cache
+def _renameat2() -> Any:
+    from ctypes import CDLL
+
+    try:
+        return CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return None
 
 
 def _swaps(change: Change) -> bool:

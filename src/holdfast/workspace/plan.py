@@ -6,9 +6,9 @@ process if this one dies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -51,6 +51,18 @@ class Plan:
             folder_modes={path: (new, old) for path, (old, new) in self.folder_modes.items()},
             empty_old=self.empty_new,
             empty_new=self.empty_old,
+        )
+
+    def without(self, conflicts: Sequence[Skipped]) -> Plan:
+        """Return the plan less some paths that are to be left alone."""
+        if not conflicts:
+            return self
+        left_alone = {one.path for one in conflicts}
+        return replace(
+            self,
+            changes=[one for one in self.changes if one.path not in left_alone],
+            modes={path: mode for path, mode in self.modes.items() if path not in left_alone},
+            conflicts=[*self.conflicts, *conflicts],
         )
 
     def to_document(self) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 The order is what keeps the promise. Take a safety snapshot; work out the plan; check that everything it
 needs is there and intact; write the plan to a journal on disk; carry it out; read the project again and
 compare; remove the journal. Whoever comes next after a kill finds the journal and finishes the plan, or
-reverts it where finishing fails. What somebody changed between the kill and then is left alone.
+reverts it where finishing fails. What somebody changed after the safety snapshot is left alone throughout,
+and told as a conflict.
 """
 
 from __future__ import annotations
@@ -112,10 +113,10 @@ class Restore:
             durable=True,
         )
         try:
-            Applier(self._store, self._mark).carry_out(plan, contents)
+            done = plan.without(Applier(self._store, self._mark).carry_out(plan, contents))
             move = mover.move(_backup_label(self._mark)) if mover else None
-            landed = self._capture(held=[one.path for one in plan.changes if one.new])
-            self._compare(landed, plan)
+            landed = self._capture(held=[one.path for one in done.changes if one.new])
+            self._compare(landed, done)
         except BaseException as error:
             self._revert(plan, mover, old, error)
             raise
@@ -125,7 +126,7 @@ class Restore:
         self._store.remove_note(JOURNAL)
         if mover is not None:
             mover.conclude()
-        return replace(self._report(safety, plan, move, dry_run=False), landed=landed.commit)
+        return replace(self._report(safety, done, move, dry_run=False), landed=landed.commit)
 
     # Before ----------------------------------------------------------------------------------
 
@@ -212,16 +213,20 @@ class Restore:
             if details.mode_of(path, "100755" if mode & 0o100 else "100644") != mode
         ]
         if wrong:
+            # Another program's newest bytes may be in it alone, and no sweep looks into this group.
+            self._store.keep(SAFETY_GROUP, landed.commit, last=False)
             raise RestoreFailed(
                 f"{len(wrong)} paths are not what they should be, {wrong[0]!r} among them: "
-                "another program may be writing to them"
+                f"another program may be writing to them. Snapshot {landed.commit} holds them as "
+                "they were found"
             )
 
     def _revert(
         self, plan: Plan, mover: Mover | None, old: Position | None, error: BaseException
     ) -> None:
+        applier = Applier(self._store, self._mark)
         try:
-            Applier(self._store, self._mark).carry_out(plan.reversed())
+            conflicts = [*applier.clean_up(plan), *applier.carry_out(plan.reversed())]
             moved = mover is not None and mover.started
             if moved and old is not None and self._repository is not None:
                 Mover(self._store, self._repository, old).move(_backup_label(self._mark))
@@ -234,14 +239,12 @@ class Restore:
         self._store.remove_note(JOURNAL)
         if mover is not None:
             mover.conclude()
-        if isinstance(error, OSError):
-            kind = WorkspaceFull if error.errno in NO_ROOM else RestoreFailed
+        if isinstance(error, (OSError, WorkspaceError)):
+            full = isinstance(error, OSError) and error.errno in NO_ROOM
+            kind = WorkspaceFull if full else RestoreFailed
             raise kind(
                 f"the restore stopped and was taken back: {error}. The files are as before"
-            ) from error
-        if isinstance(error, WorkspaceError):
-            raise RestoreFailed(
-                f"the restore stopped and was taken back: {error}. The files are as before"
+                f"{_except_for(conflicts)}"
             ) from error
 
 
@@ -266,16 +269,22 @@ def finish_interrupted(
             "The snapshots are intact; remove that file and roll back again"
         ) from None
     applier = Applier(store, mark)
-    applier.clean_up(plan)
+    try:
+        put_back = applier.clean_up(plan)
+    except OSError as error:
+        raise RestoreFailed(
+            f"what an interrupted restore had moved aside cannot be put back: {error}. Nothing is "
+            "lost: it lies beside its place. Remove the cause and try again"
+        ) from error
     now = Capture(store, limits, repository=repository).run(group=SAFETY_GROUP)
     if rescue := _unheld(store, plan, now):
         capture = Capture(store, limits, repository=repository)
         now = capture.run(group=SAFETY_GROUP, rescue=rescue)
-    left, conflicts = _still_to_do(store, plan, now)
+    left = _still_to_do(store, plan.without(put_back), now)
     move = None
     mover = Mover(store, repository, new) if new is not None and repository else None
     try:
-        applier.carry_out(left)
+        left = left.without(applier.carry_out(left))
         if mover is not None and mover.is_announced(mark):
             mover.clear_own_lock()
             mover.check()
@@ -299,7 +308,7 @@ def finish_interrupted(
         safety=safety,
         landed=None,
         changes=tuple(left.changes),
-        conflicts=tuple(conflicts),
+        conflicts=tuple(left.conflicts),
         head=move.what if move else None,
         commits=move.commits if move else (),
         backup=move.backup if move else None,
@@ -348,30 +357,15 @@ def _unheld(store: PrivateStore, plan: Plan, now: Snapshot) -> list[str]:
     return [path for path in paths if _is_file(store.root / path)]
 
 
-def _still_to_do(store: PrivateStore, plan: Plan, now: Snapshot) -> tuple[Plan, list[Skipped]]:
+def _still_to_do(store: PrivateStore, plan: Plan, now: Snapshot) -> Plan:
     """Return the part of a plan whose paths are as the plan left or found them."""
     entries = store.entries(now.tree)
-    conflicts = []
-    changes: list[Change] = []
-    for change in plan.changes:
-        found = entries.get(change.path)
-        if found is None or found in (change.old, change.new):
-            changes.append(change)
-        else:
-            conflicts.append(
-                Skipped(change.path, "it was changed after the restore was interrupted")
-            )
-    skipped = {one.path for one in conflicts}
-    return (
-        Plan(
-            changes=changes,
-            modes={path: mode for path, mode in plan.modes.items() if path not in skipped},
-            folder_modes=plan.folder_modes,
-            empty_old=plan.empty_old,
-            empty_new=plan.empty_new,
-        ),
-        conflicts,
-    )
+    conflicts = [
+        Skipped(one.path, "it was changed after the restore was interrupted")
+        for one in plan.changes
+        if entries.get(one.path) not in (None, one.old, one.new)
+    ]
+    return plan.without(conflicts)
 
 
 def load_side(store: PrivateStore, commit: str) -> Side:
@@ -415,6 +409,15 @@ def _journal(
         "old": to_document(old),
         "new": to_document(new),
     }
+
+
+def _except_for(conflicts: Sequence[Skipped]) -> str:
+    if not conflicts:
+        return ""
+    return (
+        f", except for {len(conflicts)} that another program changed meanwhile and that were left "
+        f"alone, {conflicts[0].path!r} among them"
+    )
 
 
 def _backup_label(mark: str) -> str:
