@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from holdfast import Workspace
-from holdfast.errors import RestoreFailed
+from holdfast.errors import LeaseLost, RestoreFailed
 from holdfast.workspace import apply
 from holdfast.workspace.apply import Applier
 from holdfast.workspace.base import Snapshot
+from holdfast.workspace.position import Mover
+from tests.workspace.pictures import commit_all, git, make_repository
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -196,3 +198,199 @@ def test_what_a_killed_restore_had_moved_aside_is_put_back(
     expected = {"modified": "then", "plain": "then", "deleted": "then"}
     assert contents(project) == ({**expected, name: "edited"} if edited else expected)
     assert [one.path for one in report.conflicts] == ([name] if edited else [])
+
+
+# Where the repository stands ---------------------------------------------------------------------
+
+
+class Died(BaseException):
+    """Stands for a kill: nothing is taken back."""
+
+
+@pytest.fixture
+def moved_and_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a repository whose restore with ``move_head`` died just after the move."""
+    root = tmp_path / "repository"
+    make_repository(root)
+    (root / ".gitignore").write_text(".agents/\n")
+    (root / "a").write_text("one")
+    commit_all(root, "first")
+    then = Workspace(root).snapshot().commit
+    (root / "a").write_text("two")
+    commit_all(root, "second")
+    move = Mover.move
+
+    def move_and_die(self: Mover, label: str) -> Any:
+        move(self, label)
+        raise Died
+
+    def do_nothing(*_: Any) -> None:
+        pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mover, "move", move_and_die)
+        patch.setattr("holdfast.workspace.restore.Restore._revert", do_nothing)
+        with pytest.raises(Died):
+            Workspace(root).restore(then, move_head=True)
+    assert git(root, "log", "--format=%s").split() == ["first"]
+    return root
+
+
+def commit_more(root: Path) -> None:
+    (root / "users").write_text("mine")
+    commit_all(root, "third")
+
+
+def stage_more(root: Path) -> None:
+    (root / "users").write_text("mine")
+    git(root, "add", "users")
+
+
+def switch(root: Path) -> None:
+    git(root, "checkout", "-q", "-b", "another")
+
+
+def begin_to_bisect(root: Path) -> None:
+    git(root, "bisect", "start")
+
+
+@pytest.mark.parametrize("act", [commit_more, stage_more, switch, begin_to_bisect])
+def test_a_save_does_not_move_a_repository_that_somebody_works_in_again(
+    moved_and_killed: Path, act: Callable[[Path], None]
+) -> None:
+    root = moved_and_killed
+    act(root)
+
+    def stand() -> list[str]:
+        asked = (["log", "--format=%s"], ["status", "--short"], ["symbolic-ref", "HEAD"])
+        notes = sorted(one for one in os.listdir(root / ".git") if "BISECT" in one)
+        return [*(git(root, *one) for one in asked), *notes]
+
+    before = stand()
+    report = Workspace(root).recover()
+    assert report is not None
+    assert [one.path for one in report.conflicts] == [".git"]
+    assert report.head is None
+    assert stand() == before
+    assert not (root / ".git" / "holdfast-move").exists()
+    assert Workspace(root).recover() is None
+
+
+def test_a_move_that_died_is_finished_when_nobody_came_between(moved_and_killed: Path) -> None:
+    # A look at the status writes the index anew, and changes nothing in it.
+    os.utime(moved_and_killed / "a")
+    git(moved_and_killed, "status")
+    report = Workspace(moved_and_killed).recover()
+    assert report is not None
+    assert report.conflicts == ()
+    assert report.head is not None
+    assert git(moved_and_killed, "log", "--format=%s").split() == ["first"]
+
+
+def test_a_commit_between_the_backup_and_the_move_stops_the_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "repository"
+    make_repository(root)
+    (root / ".gitignore").write_text(".agents/\n")
+    (root / "a").write_text("one")
+    commit_all(root, "first")
+    workspace = Workspace(root)
+    then = workspace.snapshot().commit
+    (root / "a").write_text("two")
+    commit_all(root, "second")
+    keep_tips = Mover._keep_tips
+
+    def keep_and_let_commit(self: Mover, label: str) -> str | None:
+        kept = keep_tips(self, label)
+        tree = git(root, "rev-parse", "HEAD^{tree}").strip()
+        third = git(root, "commit-tree", tree, "-p", "HEAD", "-m", "third").strip()
+        git(root, "update-ref", "HEAD", third)
+        return kept
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mover, "_keep_tips", keep_and_let_commit)
+        with pytest.raises(RestoreFailed, match=r"'\.git' among them"):
+            workspace.restore(then, move_head=True)
+    assert git(root, "log", "--format=%s").split() == ["third", "second", "first"]
+    assert (root / "a").read_text() == "two"
+    assert workspace.recover() is None
+
+
+def test_the_word_about_a_move_is_durable_before_the_journal_is_written(
+    moved_and_killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(moved_and_killed)
+    workspace.recover()
+    then = workspace.snapshot().commit
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note_and_sync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", note_and_sync)
+    workspace.restore(then, move_head=True)
+    inside = moved_and_killed.resolve() / ".git"
+    journal = str(workspace.store_dir.resolve() / "journal.json.new")
+    expected = [str(inside / "holdfast-move"), str(inside), journal]
+    assert [one for one in synced if one in expected][:3] == expected
+
+
+# Directories -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"paths": ["d/e/x"]}, {"keep": lambda change, safety: None}],
+    ids=["paths", "keep"],
+)
+def test_a_directory_that_both_sides_have_stays(project: Path, options: dict[str, Any]) -> None:
+    (project / "d" / "e").mkdir(parents=True)
+    workspace = Workspace(project)
+    hollow = workspace.snapshot().commit
+    (project / "d" / "e" / "x").write_text("x")
+    full = workspace.snapshot().commit
+    workspace.restore(hollow, **options)
+    assert os.listdir(project / "d" / "e") == []
+    workspace.restore(full, **options)
+    assert os.listdir(project / "d" / "e") == ["x"]
+
+
+def test_a_directory_that_was_hollow_is_hollow_after_the_taking_back(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "d").mkdir()
+    (project / "d" / "x").write_text("x")
+    workspace = Workspace(project)
+    full = workspace.snapshot().commit
+    (project / "d" / "x").unlink()
+
+    def refuse(*_: Any) -> None:
+        raise RestoreFailed("not as it should be")
+
+    monkeypatch.setattr("holdfast.workspace.restore.Restore._compare", refuse)
+    with pytest.raises(RestoreFailed, match="taken back"):
+        workspace.restore(full, paths=["d/x"])
+    assert os.listdir(project / "d") == []
+
+
+# What follows ------------------------------------------------------------------------------------
+
+
+def test_a_failure_after_the_files_are_restored_says_so(project: Path) -> None:
+    workspace, then = changed(project)
+
+    def fail(_: Snapshot) -> None:
+        raise LeaseLost("somebody else took over; nothing was written")
+
+    with pytest.raises(RestoreFailed, match=r"the files are restored.*next resume") as caught:
+        workspace.restore(then, before=lambda _: {"id": "purpose"}, after=fail)
+    assert isinstance(caught.value.__cause__, LeaseLost)
+    assert "nothing was written" not in str(caught.value)
+    assert set(contents(project).values()) == {"then"}
+    report = workspace.recover()
+    assert report is not None
+    assert report.conflicts == ()
+    assert workspace.was_finished("purpose")

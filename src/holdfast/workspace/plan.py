@@ -148,15 +148,18 @@ def make_plan(
         else:
             plan.changes.append(change)
     left_alone = {one.path for one in (*plan.kept, *plan.conflicts)}
-    if keep is None:
-        plan.empty_old = [
+    # Those that a change makes empty or fills too, whatever was asked for: they stay directories.
+    worked_in = _folders_of(one.path for one in plan.changes)
+    plan.empty_old, plan.empty_new = (
+        [
             path
-            for path in now.details.empty
-            if _within(path, paths) and path not in ignored and not store.is_own(path)
+            for path in side.details.empty
+            if (path in worked_in or (keep is None and _within(path, paths)))
+            and not store.is_own(path)
         ]
-        plan.empty_new = [
-            path for path in target.details.empty if _within(path, paths) and not store.is_own(path)
-        ]
+        for side in (now, target)
+    )
+    plan.empty_old = [path for path in plan.empty_old if path not in ignored]
     _plan_modes(store, plan, now, target, paths, left_alone)
     _plan_folder_modes(store, plan, now, target, paths, difference)
     plan.modes = {path: one for path, one in plan.modes.items() if not store.is_own(path)}

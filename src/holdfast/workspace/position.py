@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
 from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
-from holdfast.workspace.private_store import ASIDE, PrivateStore
+from holdfast.workspace.private_store import ASIDE, PrivateStore, sync_directory
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository, Status
 
@@ -206,8 +206,12 @@ class Mover:
         return Move(self._sentence(), behind, None)
 
     def announce(self, mark: str) -> None:
-        """Leave word in the repository that a restore is going to move it."""
-        (self._repository.git_dir / _TOKEN).write_text(mark)
+        """Leave word in the repository, for good, that a restore is going to move it."""
+        with (self._repository.git_dir / _TOKEN).open("w") as file:
+            file.write(mark)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(self._repository.git_dir)
 
     def is_announced(self, mark: str) -> bool:
         """Whether a restore left word that it is going to move the repository."""
@@ -217,6 +221,56 @@ class Mover:
     def conclude(self) -> None:
         """Take the word back."""
         forget_announcement(self._repository)
+
+    def tip(self) -> str | None:
+        """Return where the branch that is going to be moved stands now, None when it does not."""
+        branch = self._position.branch
+        return self._resolve(branch) if branch is not None else None
+
+    def is_untouched(self, old: Position | None, tip: str | None) -> bool:
+        """Whether nobody but us moved the repository since it was at ``old``.
+
+        HEAD, branches, index and notes must each be as they were, or as this move makes them: it may
+        have been stopped anywhere. ``tip`` is where the branch to be moved stood.
+        """
+        if old is None or self._repository.head() not in (old.head, self._position.head):
+            return False
+        allowed: dict[str, set[str | None]] = {}
+        for branch, commits in (
+            (old.branch, (old.commit,)),
+            (self._position.branch, (tip, self._position.commit)),
+        ):
+            if branch is not None:
+                allowed.setdefault(branch, set()).update(commits)
+        if any(self._resolve(branch) not in commits for branch, commits in allowed.items()):
+            return False
+        before = Mover(self._store, self._repository, old)
+        ways = [one._extra_files() for one in (before, self)]
+        for path in _operation_files(self._repository.git_dir):
+            data = (self._repository.git_dir / path).read_bytes()
+            if all(files.get(f"note.{quote(str(path), safe='')}") != data for files in ways):
+                return False
+        staged = self._staged(self._repository.index)
+        return any(
+            one._staged_there(files) == staged
+            for one, files in zip((before, self), ways, strict=True)
+        )
+
+    def _staged(self, index: Path) -> bytes:
+        """Return what an index stages; git may write its file anew at any look at it."""
+        return self._git.run("ls-files", "-s", "-z", index=index) if index.exists() else b""
+
+    def _staged_there(self, files: dict[str, bytes]) -> bytes | None:
+        """Return what the index of the position stages, None when that cannot be told any more."""
+        with TemporaryDirectory(dir=self._store.home, prefix=ASIDE) as aside:
+            index = Path(aside, "index").absolute()
+            if "index" in files:
+                index.write_bytes(files["index"])
+            elif self._position.commit is not None and not self._succeeds(
+                "read-tree", self._position.commit, index=index
+            ):
+                return None
+            return self._staged(index)
 
     def move(self, label: str) -> Move:
         """Move HEAD, branch, index and notes; abandoned commits are kept under a reference.
@@ -232,8 +286,10 @@ class Mover:
         self._lock_index(files.get("index"))
         self.started = True
         try:
+            # Whatever comes after this look is not kept, so it must stop the move.
+            there, detached = self.tip(), self._resolve("HEAD")
             backup = self._keep_tips(label)
-            self._move_references()
+            self._move_references(there, detached)
             self._replace_index()
         finally:
             self.clear_own_lock()
@@ -253,9 +309,9 @@ class Mover:
         out = self._git.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", ok=(0, 1, 128))
         return out.decode().strip() or None
 
-    def _succeeds(self, *arguments: str) -> bool:
+    def _succeeds(self, *arguments: str, index: Path | None = None) -> bool:
         try:
-            self._git.run(*arguments)
+            self._git.run(*arguments, index=index)
         except WorkspaceError:
             return False
         return True
@@ -310,20 +366,21 @@ class Mover:
                 used.add(lines["branch"])
         return used
 
-    def _move_references(self) -> None:
+    def _move_references(self, there: str | None, detached: str | None) -> None:
+        """Move the branch from where it was found (``there``), or HEAD (``detached``); or fail."""
         branch, commit = self._position.branch, self._position.commit
         said = ("-m", "holdfast: move to a checkpoint")
         head = self._repository.head()
         if branch is None:
             if head != commit:
-                self._run("update-ref", *said, "--no-deref", "HEAD", str(commit))
+                expected = (detached,) if detached is not None else ()
+                self._run("update-ref", *said, "--no-deref", "HEAD", str(commit), *expected)
             return
         # What is right already is not written again: somebody may hold it.
-        there = self._resolve(branch)
         if commit is not None and there != commit:
-            self._run("update-ref", *said, branch, commit)
+            self._run("update-ref", *said, branch, commit, there or "0" * len(commit))
         elif commit is None and there is not None:
-            self._run("update-ref", "-d", branch)
+            self._run("update-ref", "-d", branch, there)
         if head != self._position.head:
             self._run("symbolic-ref", *said, "HEAD", branch)
 

@@ -56,6 +56,9 @@ SAFETY_GROUP: Final = "safety"
 _NAME: Final = re.compile("[0-9A-Za-z_-]{1,100}")
 # What is to be written is kept from its check until then, up to so many bytes.
 _IN_MEMORY: Final = 64 * MB
+_MOVED_SINCE: Final = Skipped(
+    ".git", "HEAD, the branch or the index was changed after the restore began to move them"
+)
 
 
 class Restore:
@@ -107,9 +110,10 @@ class Restore:
             mover.announce(self._mark)
         old = _position(now)
         new = _position(self._target) if mover else None
+        tip = mover.tip() if mover else None
         self._store.write_note(
             JOURNAL,
-            _journal(self._mark, safety, self._target, plan, old, new, purpose),
+            _journal(self._mark, safety, self._target, plan, old, new, tip, purpose),
             durable=True,
         )
         try:
@@ -118,11 +122,20 @@ class Restore:
             landed = self._capture(held=[one.path for one in done.changes if one.new])
             self._compare(landed, done)
         except BaseException as error:
-            self._revert(plan, mover, old, error)
+            self._revert(plan, mover, old, tip, error)
             raise
         if after is not None:
-            # What this raises leaves the journal: the files are right, the rest is to be made up for.
-            after(landed)
+            try:
+                after(landed)
+            except Exception as error:
+                # The journal stays: the files are right, the rest is to be made up for. The cause
+                # tells its own story, and says that nothing was written where it only means itself.
+                raise RestoreFailed(
+                    "the files are restored, but the checkpoint about it could not be stored "
+                    f"({type(error).__name__}). Nothing is lost: snapshot {safety.commit} holds the "
+                    "files as they were before, and the next resume of the session makes up for the "
+                    "rest"
+                ) from error
         self._store.remove_note(JOURNAL)
         if mover is not None:
             mover.conclude()
@@ -222,14 +235,18 @@ class Restore:
             )
 
     def _revert(
-        self, plan: Plan, mover: Mover | None, old: Position | None, error: BaseException
+        self,
+        plan: Plan,
+        mover: Mover | None,
+        old: Position | None,
+        tip: str | None,
+        error: BaseException,
     ) -> None:
         applier = Applier(self._store, self._mark)
         try:
             conflicts = [*applier.clean_up(plan), *applier.carry_out(plan.reversed())]
-            moved = mover is not None and mover.started
-            if moved and old is not None and self._repository is not None:
-                Mover(self._store, self._repository, old).move(_backup_label(self._mark))
+            if mover is not None and mover.started:
+                conflicts += _move_back(self._store, self._repository, mover, old, tip, self._mark)
         except (OSError, HoldfastError) as second:
             raise RestoreFailed(
                 f"the restore stopped ({error}), and taking it back failed too ({second}). Nothing "
@@ -261,6 +278,7 @@ def finish_interrupted(
         plan = Plan.from_document(journal["plan"])
         mark, safety, target = journal["mark"], journal["safety"], journal["target"]
         new = from_document(journal["new"])
+        old, tip = from_document(journal["old"]), journal.get("tip")
         purpose = journal.get("purpose")
         _check_names(mark, *([purpose["id"]] if purpose is not None else ()))
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotCorrupt):
@@ -283,26 +301,28 @@ def finish_interrupted(
     left = _still_to_do(store, plan.without(put_back), now)
     move = None
     mover = Mover(store, repository, new) if new is not None and repository else None
+    if mover is not None and not mover.is_announced(mark):
+        mover = None
     try:
         left = left.without(applier.carry_out(left))
-        if mover is not None and mover.is_announced(mark):
+        if mover is not None:
             mover.clear_own_lock()
-            mover.check()
-            move = mover.move(_backup_label(mark))
+            if mover.is_untouched(old, tip):
+                mover.check()
+                move = mover.move(_backup_label(mark))
+            else:
+                left = left.without([_MOVED_SINCE])
     except (OSError, HoldfastError) as error:
         if isinstance(error, WorkspaceBusy):
             raise
-        # It may have been moved by the one that was killed.
-        moved = mover is not None and mover.is_announced(mark)
-        old = from_document(journal["old"]) if moved else None
-        _take_back(store, repository, applier, left, old, mark, error)
+        _take_back(store, repository, applier, left, mover, old, tip, mark, error)
         return None
     if purpose is not None:
         # Whoever began it has more to do; this tells that the files are done.
         store.write_note(finished_note(purpose["id"]), purpose, durable=True)
     store.remove_note(JOURNAL)
-    if mover is not None:
-        mover.conclude()
+    if repository is not None:
+        forget_announcement(repository)
     return RestoreReport(
         target=target,
         safety=safety,
@@ -332,15 +352,17 @@ def _take_back(
     repository: Repository | None,
     applier: Applier,
     done: Plan,
+    mover: Mover | None,
     old: Position | None,
+    tip: str | None,
     mark: str,
     error: Exception,
 ) -> None:
     try:
         applier.carry_out(done.reversed())
-        if old is not None and repository is not None:
-            mover = Mover(store, repository, old)
-            mover.move(f"{_backup_label(mark)}-reverted")
+        if mover is not None:
+            # It may have been moved by the one that was killed.
+            _move_back(store, repository, mover, old, tip, f"{mark}-reverted")
             mover.conclude()
     except (OSError, HoldfastError) as second:
         raise RestoreFailed(
@@ -348,6 +370,22 @@ def _take_back(
             "Nothing is lost: the snapshots hold every file. Remove the cause and try again"
         ) from error
     store.remove_note(JOURNAL)
+
+
+def _move_back(
+    store: PrivateStore,
+    repository: Repository | None,
+    mover: Mover,
+    old: Position | None,
+    tip: str | None,
+    mark: str,
+) -> list[Skipped]:
+    """Take a move back, unless somebody moved the repository since: that is told as a conflict."""
+    mover.clear_own_lock()
+    if old is None or repository is None or not mover.is_untouched(old, tip):
+        return [_MOVED_SINCE]
+    Mover(store, repository, old).move(_backup_label(mark))
+    return []
 
 
 def _unheld(store: PrivateStore, plan: Plan, now: Snapshot) -> list[str]:
@@ -398,6 +436,7 @@ def _journal(
     plan: Plan,
     old: Position | None,
     new: Position | None,
+    tip: str | None,
     purpose: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     return {
@@ -408,6 +447,7 @@ def _journal(
         "plan": plan.to_document(),
         "old": to_document(old),
         "new": to_document(new),
+        "tip": tip,
     }
 
 
