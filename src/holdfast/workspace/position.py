@@ -23,7 +23,8 @@ from urllib.parse import quote, unquote
 from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
 from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
-from holdfast.workspace.private_store import ASIDE, PrivateStore, sync_directory
+from holdfast.workspace.incoming import sync_directory
+from holdfast.workspace.private_store import ASIDE, PrivateStore
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository, Status
 
