@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.errors import WorkspaceUnavailable
+from holdfast.workspace.capture import NOTE
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.repository import stamp
@@ -114,6 +115,8 @@ def test_a_snapshot_of_nothing_new_leaves_index_and_objects_alone(workspace: Wor
     workspace.snapshot()
     index = stamp(workspace.store_dir / "index")
     before = objects(workspace)
+    taken = PrivateStore(workspace.root, workspace.store_dir).read_note(NOTE)["bytes"]
     workspace.snapshot()
+    assert PrivateStore(workspace.root, workspace.store_dir).read_note(NOTE)["bytes"] == taken
     assert stamp(workspace.store_dir / "index") == index
     assert objects(workspace) == before

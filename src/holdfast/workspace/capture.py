@@ -99,6 +99,7 @@ class Capture:
         self._note = read_cache(store)
         # The store's own index, until something is to be written to it.
         self._index = store.index if self._note else self._fresh_index
+        self._taken_before = self._note.get("bytes")
         self._details = _known_details(self._note)
         self._found = _Found({}, set(), {}, set())
         self._nested_found = set(self._note.get("nested", ()))
@@ -718,7 +719,10 @@ class Capture:
             self._note.get(key) for key in ("tree", "message", "position")
         )
         commit = before if same and before is not None else None
-        if commit is None:
+        if commit is not None:
+            # Nothing was added after all.
+            self._note["bytes"] = self._taken_before
+        else:
             parents = [position] if position else []
             commit = self._store.commit(tree, message, parents, deadline=self._deadline)
         self._store.incoming.deliver()
