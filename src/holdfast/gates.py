@@ -256,6 +256,12 @@ class _Facts:
         found = self.known.list_checkpoints(limit=1)
         return found[0] if found else None
 
+    @cached_property
+    def handoff_name(self) -> str:
+        project_dir = self.manager.project_dir
+        path = handoff_path(project_dir, load_config(project_dir).handoff)
+        return path.relative_to(project_dir.resolve()).as_posix()
+
     def reasons(self, *codes: str) -> list[str]:
         found = self.preflight.reasons
         return [f"{one.code}: {one.message}" for one in found if not codes or one.code in codes]
@@ -297,7 +303,12 @@ def _checkpoint(facts: _Facts) -> tuple[bool, str]:
     since = (starts[0].data or {}).get("seq") if starts else None
     if isinstance(since, int) and facts.latest.seq <= since:
         return False, "nothing was saved since the start gate; run: holdfast save"
-    changed = facts.reasons(*_FILES)
+    changed = [
+        f"{one.code}: {one.message}"
+        for one in facts.preflight.reasons
+        # The handoff names the final checkpoint, so it is always written after it.
+        if one.code in _FILES and one.paths != (facts.handoff_name,)
+    ]
     if changed:
         return False, f"files changed after {facts.latest.name}: {'; '.join(changed)}"
     return True, f"{facts.latest.name} ({facts.latest.id})"

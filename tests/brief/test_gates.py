@@ -205,6 +205,19 @@ def test_each_thing_that_can_be_asked_for_is_answered(
                                           "saves": False}  # fmt: skip
 
 
+def test_the_handoff_may_be_written_after_the_final_checkpoint(
+    saved: Session, manager: SessionManager, project: Path, ask: Callable[..., GateReport]
+) -> None:
+    (project / "HANDOFF.md").write_text("# Mine\n")
+    saved.save_checkpoint("final", state={})
+    configure(project, end={"must": ["checkpoint", "handoff"]})
+    assert met(ask("end")) == {"checkpoint": True, "handoff": False}
+    update_handoff(manager, write=True)
+    assert met(ask("end")) == {"checkpoint": True, "handoff": True}
+    (project / "b.py").write_text("changed\n")
+    assert met(ask("end")) == {"checkpoint": False, "handoff": True}
+
+
 def test_a_session_in_use_is_not_disturbed_by_the_start_gate(
     saved: Session, project: Path, ask: Callable[..., GateReport], other: Callable[[], Any]
 ) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -130,3 +134,31 @@ def test_decide_does_not_take_the_session_from_its_worker(
     started.ok("decide", "Keep SQLite", "--session", session.id)
     session.save_checkpoint(state={})
     assert [one.text for one in session.brief().decisions] == ["Keep SQLite"]
+
+
+@pytest.mark.slow
+@pytest.mark.row("S1-95")
+def test_a_new_process_tells_a_session_of_a_thousand_checkpoints_and_ten_megabytes(
+    cli: CommandLine, record_property: Callable[[str, object], None]
+) -> None:
+    """The time is recorded with the test; `benchmarks/resume.py` measures it with care."""
+    with SessionManager.open(project_dir=cli.project) as manager:
+        session = manager.create_session("implementer", task_description="Move auth to OAuth")
+        for number in range(999):
+            session.save_checkpoint(f"step-{number}", state={"n": number}, workspace=False)
+        history = [{"role": "user", "content": f"{n} " + "words " * 170} for n in range(10_000)]
+        large = {**state(), "conversation_history": history}
+        assert session.save_checkpoint("last", state=large).size_bytes > 10_000_000
+        assert len(session.list_checkpoints()) == 1000
+    started = time.perf_counter()
+    # What is promised is ten seconds; the process is ended when they are over.
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "brief"],
+        cwd=cli.project,
+        capture_output=True,
+        timeout=10,
+        check=True,
+    )
+    record_property("start_to_brief_seconds", time.perf_counter() - started)
+    assert b"Last checkpoint: last, " in done.stdout
+    assert b"- [in progress] Write the client\n" in done.stdout
