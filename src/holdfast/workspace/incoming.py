@@ -91,12 +91,17 @@ class Incoming:
 
     def _files(self) -> list[Path]:
         # The directories stay for the next time: removing hundreds is what would take longest.
-        return [
-            Path(where, name)
-            for where, _, names in os.walk(self._folder)
-            for name in names
-            if not where.endswith("info")
-        ]
+        found = []
+        try:
+            folders = list(os.scandir(self._folder))
+        except FileNotFoundError:
+            return []
+        for folder in folders:
+            if not folder.is_dir(follow_symlinks=False):
+                found.append(Path(folder.path))
+            elif folder.name != "info":
+                found += [Path(folder.path, name) for name in os.listdir(folder.path)]
+        return found
 
     def _sync(self) -> None:
         """Sync one file, and with it the journal and the drive's cache: what was sent before is safe."""
