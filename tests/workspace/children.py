@@ -21,7 +21,7 @@ if os.geteuid() == 0:
     os.setuid({NOBODY})
 """
 _BEGIN: Final = """
-import os, signal, sys
+import ctypes, os, signal, sys
 from pathlib import Path
 import holdfast, holdfast.errors
 from holdfast import Workspace
