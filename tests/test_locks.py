@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import SessionManager
+from holdfast import Session, SessionManager
+from holdfast.errors import LeaseLost
 from holdfast.locks import Lock, RLock
 from holdfast.savers import MemoryCheckpointSaver
 from holdfast.savers.values import CheckpointConfig
@@ -148,9 +149,15 @@ def test_children_save_while_another_thread_of_the_parent_saves(
         saver = MemoryCheckpointSaver()
         stop = threading.Event()
 
-        def save(text: str) -> None:
-            session.save_checkpoint(state={"text": text}, retention_class="automatic")
+        def save(text: str, to: Session = session) -> None:
+            to.save_checkpoint(state={"text": text}, retention_class="automatic")
             saver.put(CheckpointConfig("thread"), {"text": text})
+
+        def save_in_child() -> None:
+            # The parent holds its session; a child is another process and has one of its own.
+            with pytest.raises(LeaseLost):
+                save("child")
+            save("child", manager.create_session("child"))
 
         def save_on() -> None:
             rounds = 0
@@ -161,7 +168,7 @@ def test_children_save_while_another_thread_of_the_parent_saves(
         thread = threading.Thread(target=save_on)
         thread.start()
         try:
-            ends = [exit_code(lambda: save("child")) for _ in range(12)]
+            ends = [exit_code(save_in_child) for _ in range(12)]
         finally:
             stop.set()
             thread.join()

@@ -16,10 +16,11 @@ from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from holdfast.autosave import INTERVAL, Clock
 from holdfast.autosave.twin import AsyncAutosave, LoopProvider
+from holdfast.brief import Brief
 from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
 from holdfast.model import (
@@ -32,6 +33,7 @@ from holdfast.model import (
     SessionStatus,
     SessionUsage,
 )
+from holdfast.preflight import MemoryRefReport, Preflight
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.comparison import Comparison, StorageReport
@@ -42,10 +44,6 @@ from holdfast.verification import VerifyReport
 from holdfast.waiting import in_thread, run_in
 from holdfast.workspace.base import Limits, Progress, SavedFile, Skipped, Usage
 from holdfast.workspace.git import Workspace
-
-if TYPE_CHECKING:
-    from holdfast.brief import Brief
-    from holdfast.preflight import MemoryRefReport, Preflight
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from holdfast.effects import Ledger
 from holdfast.errors import (
@@ -32,6 +32,7 @@ from holdfast.model import (
     SessionRecord,
     utc_now,
 )
+from holdfast.preflight import MemoryRefReport, check_memory_refs
 from holdfast.recording import Recorder
 from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, context_of_files
@@ -43,9 +44,6 @@ from holdfast.state.documented import tasks_in, validate_documented
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
 from holdfast.workspace.base import Progress
-
-if TYPE_CHECKING:
-    from holdfast.preflight import MemoryRefReport
 
 _CLASS_OF_TYPE: Final[Mapping[str, RetentionClass]] = {
     "manual": "manual",
@@ -316,8 +314,6 @@ class SavingSession(HeldSession):
 
     def check_memory_refs(self) -> list[MemoryRefReport]:
         """Tell which memory references of the present state are present, missing or changed."""
-        from holdfast.preflight import check_memory_refs
-
         return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
 
     # Inside ------------------------------------------------------------------------------

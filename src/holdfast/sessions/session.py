@@ -7,9 +7,10 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from holdfast.autosave import INTERVAL, Autosave, Clock
+from holdfast.brief import Brief
 from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
 from holdfast.errors import (
     CheckpointProtected,
@@ -25,6 +26,7 @@ from holdfast.model import (
     SessionRecord,
     utc_now,
 )
+from holdfast.preflight import Preflight
 from holdfast.processes import owner_name
 from holdfast.sessions.autosaved import AutosavedSession
 from holdfast.sessions.checkpoint import Checkpoint
@@ -35,11 +37,6 @@ from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
 from holdfast.sessions.saving import SavingSession
 from holdfast.stores.base import Store, first
 from holdfast.stores.checks import as_utc
-
-if TYPE_CHECKING:
-    # Imported when somebody asks: hooks start a process each, and most of them only save.
-    from holdfast.brief import Brief
-    from holdfast.preflight import Preflight
 
 P = ParamSpec("P")
 R = TypeVar("R")
