@@ -151,6 +151,7 @@ def _copy_in_sqlite(connection: apsw.Connection, checkpoint_id: str, count: int)
         "id": "printf('01900000-0000-7000-8000-%012x', n)",
         "seq": "seq + n",
         "name": "'copy-' || n",
+        "label": "label || '-' || (n + 1)",
     }
     chosen = ", ".join(made.get(column, column) for column in columns)
     with connection:
@@ -177,6 +178,7 @@ def _copy_in_postgres(
         "id": "('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid",
         "seq": "seq + n",
         "name": "'copy-' || n",
+        "label": "label || '-' || (n + 1)",
     }
     chosen = ", ".join(made.get(column, column) for column in columns)
     connection.execute(
