@@ -10,6 +10,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── InvalidConfiguration
     │   ├── InvalidState
     │   ├── StateNotSerializable
+    │   ├── ClassNotAllowed
     │   ├── IllegalTransition
     │   ├── NotResumable
     │   ├── SessionNotHeld
@@ -39,6 +40,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── CheckpointBusy
     │   ├── LeaseLost
     │   ├── AlreadyResumed
+    │   ├── StaleWriter
     │   ├── GateUnmet
     │   └── ChunksMissing
     ├── IntegrityError             stored data does not say what it should
@@ -147,6 +149,26 @@ class StateNotSerializable(InputError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class ClassNotAllowed(InputError):
+    """A value of a framework's state is, or was stored as, an object of a class that is not allowed.
+
+    Nothing was stored, or read: no object is ever made of a class that is not on the list. The error
+    says where it stands; a class of your own is allowed by handing it to the saver.
+    """
+
+    code = "class_not_allowed"
+
+    def __init__(self, name: str, *, thread_id: str, channel: str, path: str, what: str) -> None:
+        super().__init__(
+            f"thread {thread_id!r}, channel {channel!r}, {path}: {what}. Allow a class of your own "
+            f"with HoldfastSaver(…, types=[…]), or keep plain values in the state"
+        )
+        self.name = name
+        self.thread_id = thread_id
+        self.channel = channel
+        self.path = path
 
 
 class IllegalTransition(InputError):
@@ -323,6 +345,16 @@ class AlreadyResumed(ConflictError):
     """Somebody has gone on from this checkpoint already, so its work would be done twice."""
 
     code = "already_resumed"
+
+
+class StaleWriter(ConflictError):
+    """A writer goes on from what it read as the newest checkpoint, and somebody else already did.
+
+    Nothing was stored. Read the thread again and repeat the work, or name the old checkpoint to
+    start a branch from it.
+    """
+
+    code = "stale_writer"
 
 
 class GateUnmet(ConflictError):

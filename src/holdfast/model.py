@@ -177,6 +177,10 @@ class NewCheckpoint:
     ``external_id``: replace it, or raise `CheckpointExists`. ``consumes`` names the checkpoint that
     this one goes on from: it must be there, and can be consumed only once.
 
+    ``follows`` is the external id that the writer read as the newest of session and namespace, empty
+    where it found none: if another one is the newest by now the put raises `StaleWriter`. A put that
+    replaces its own external id follows nothing.
+
     ``fence`` is the token of the session's lease; without one nobody may hold the session.
 
     ``label`` is a wish: where the session and namespace have it already, the stored one ends in
@@ -213,6 +217,7 @@ class NewCheckpoint:
     created_at: datetime | None = None
     replace: bool = False
     consumes: str | None = None
+    follows: str | None = None
     fence: int | None = None
     trim: Trim = Trim()
     session: NewSession | None = None

@@ -249,15 +249,15 @@ class Store(ABC):
         has not; return the stored record if the id exists already (a
         retry after a lost reply changes nothing); refuse a completed session; mark the checkpoint that it consumes, of the same
         session and namespace, as consumed for ever; refuse or replace an equal name or external id
-        (a replaced external id hands its ``seq`` on); number the label if it is taken; add the
+        (a replaced external id hands its ``seq`` on); refuse a stale writer; number the label if it is taken; add the
         chunks; check that the expected ones and the required pack are there; draw ``seq``; insert
         the row; trim.
 
         Raises `SessionNotFound`, `AgentNotFound`, `CheckpointExists`, `ChunksMissing` when an
         expected chunk is not stored, `PackMissing` when the required pack is not, and for the
         checkpoint that it consumes `CheckpointNotFound` or, when another one has consumed it,
-        `AlreadyResumed`; `LeaseLost`, `CheckpointBusy`, and `IllegalTransition` for a completed
-        session.
+        `AlreadyResumed`; `StaleWriter`; `LeaseLost`, `CheckpointBusy`, and `IllegalTransition` for a
+        completed session.
         """
 
     @abstractmethod
@@ -271,6 +271,11 @@ class Store(ABC):
     @abstractmethod
     def read_payload(self, checkpoint_id: str) -> Payload | None:
         """Return the manifest and references of a checkpoint, or None."""
+
+    def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
+        """Return the manifests and references of those checkpoints that are stored, by id."""
+        found = {id_: self.read_payload(id_) for id_ in checkpoint_ids}
+        return {id_: payload for id_, payload in found.items() if payload is not None}
 
     @abstractmethod
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
@@ -318,7 +323,7 @@ class Store(ABC):
     ) -> int:
         """Remove checkpoints by id and return how many there were; `gc` frees their chunks.
 
-        With ``spare_restoring`` those that are being restored stay.
+        The writes that tasks left at them go too. With ``spare_restoring`` those that are being restored stay.
 
         With ``fence`` all of them must be of a session whose lease has that token, or `LeaseLost` is
         raised and none is removed. Upkeep has no fence and asks for none.

@@ -17,6 +17,7 @@ from holdfast.errors import (
     CheckpointNotFound,
     InvalidFilter,
     InvalidIdentifier,
+    StaleWriter,
     StateNotSerializable,
 )
 from holdfast.ids import (
@@ -132,6 +133,7 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
         (draft.run_id, "run id"),
         (draft.git_branch, "git branch"),
         (draft.git_commit, "git commit"),
+        (draft.follows, "followed checkpoint"),
     ):
         if value is not None:
             check_free_text(value, what)
@@ -164,6 +166,15 @@ def already_consumed(draft: NewCheckpoint) -> AlreadyResumed:
     return AlreadyResumed(
         f"checkpoint {draft.consumes} of session {draft.session_id!r} was resumed already. "
         f"Nothing was stored: go on from the session's newest checkpoint"
+    )
+
+
+def stale_writer(draft: NewCheckpoint) -> StaleWriter:
+    """Return the error of a draft whose writer does not know the newest checkpoint."""
+    read = f"checkpoint {draft.follows!r} is not" if draft.follows else "no checkpoint is no longer"
+    return StaleWriter(
+        f"{read} the newest of session {draft.session_id!r}, namespace {draft.namespace!r}: somebody "
+        f"else went on from there. Nothing was stored: read the newest and repeat the work"
     )
 
 

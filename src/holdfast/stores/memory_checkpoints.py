@@ -27,6 +27,7 @@ from holdfast.stores.checks import (
     check_session,
     document_text,
     nothing_to_consume,
+    stale_writer,
 )
 from holdfast.stores.memory_sessions import MemorySessions
 from holdfast.stores.memory_tables import (
@@ -84,6 +85,8 @@ class MemoryCheckpoints(MemorySessions):
             line = None if session is None else session.lines.get(draft.namespace)
             consumed = None if draft.consumes is None else self._consumable(draft, now)
             replaced, seq = ([], None) if line is None else _standing(line, draft, now)
+            if draft.follows is not None and seq is None and draft.follows != _newest(line, now):
+                raise stale_writer(draft)
             self._require_chunks(draft.expects, draft.chunks)
             if draft.pack_required:
                 self._require_packs([cast("str", draft.workspace_commit)])
@@ -254,7 +257,11 @@ class MemoryCheckpoints(MemorySessions):
                 found -= {id_ for id_ in found if _is_restoring(self._checkpoints[id_], now)}
             self._fence_checkpoints([self._checkpoints[id_] for id_ in found], fence)
             for checkpoint_id in found:
-                self._forget(self._checkpoints[checkpoint_id])
+                going = self._checkpoints[checkpoint_id]
+                self._forget(going)
+                record = going.record
+                writes = self._sessions[record.session_id].writes
+                writes.pop((record.namespace, record.external_id or record.id), None)
             return len(found)
 
     def _fence_checkpoints(self, checkpoints: list[Checkpoint], fence: int | None) -> None:
@@ -307,6 +314,14 @@ def _standing(
         if found not in replaced:
             replaced.append(found)
     return replaced, seq
+
+
+def _newest(line: Line | None, now: datetime) -> str:
+    """Return the external id of the newest checkpoint, or nothing."""
+    for one in reversed(line.stored if line is not None else ()):
+        if visible(one.record, now):
+            return one.record.external_id or one.record.id
+    return ""
 
 
 def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) -> list[Checkpoint]:

@@ -397,6 +397,11 @@ class PostgresStore(PostgresEffects):
         rows = self._rows("checkpoints.payload", again=True, id=uuid_or_none(checkpoint_id))
         return Payload(*rows[0]) if rows else None
 
+    def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
+        ids = [uuid_or_none(checkpoint_id) for checkpoint_id in checkpoint_ids]
+        rows = self._rows("checkpoints.payloads", again=True, ids=ids)
+        return {str(id_): Payload(manifest, refs) for id_, manifest, refs in rows}
+
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         rows = self._rows("chunks.read", again=True, digests=list(digests))
         return {digest: data for digest, codec, data in rows if codec == 0}

@@ -33,6 +33,7 @@ from holdfast.errors import (
     SchemaMissing,
     SessionExists,
     SessionNotFound,
+    StaleWriter,
     StateCorrupt,
     StoreBusy,
     StoreClosed,
@@ -60,6 +61,7 @@ BY_SQLSTATE: Final[dict[str, type[HoldfastError]]] = {
     "HF014": LeaseLost,
     "HF015": CheckpointBusy,
     "HF016": IllegalTransition,
+    "HF017": StaleWriter,
     "08": StoreUnavailable,
     "0A": StoreError,
     "22": InvalidIdentifier,  # data that a column cannot hold

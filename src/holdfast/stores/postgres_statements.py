@@ -124,6 +124,7 @@ def put_statement(draft: NewCheckpoint, tenant: str, schema: str = DEFAULT_SCHEM
         "metadata": _document(draft.metadata),
         "replace": draft.replace,
         "consumes": draft.consumes,
+        "follows": draft.follows,
         "trim": _trim(draft.trim),
         "session": None if draft.session is None else _session(draft.session),
     }

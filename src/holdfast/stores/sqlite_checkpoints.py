@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, cast
 
@@ -27,6 +27,7 @@ from holdfast.stores.checks import (
     check_session,
     document_text,
     nothing_to_consume,
+    stale_writer,
 )
 from holdfast.stores.rules import session_completed
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
@@ -75,6 +76,8 @@ class SqliteCheckpoints(SqliteSessions):
                 return PutResult(stored, created=False)
             if status == "completed":
                 raise session_completed(draft.session_id)
+            if draft.follows is not None and seq is None:
+                self._require_newest(connection, draft, now)
             if draft.consumes is not None:
                 self._consume(connection, draft, now)
             if replaced:
@@ -131,6 +134,12 @@ class SqliteCheckpoints(SqliteSessions):
             return
         found = all_rows(connection, "sqlite.put.consumed", line)
         raise already_consumed(draft) if found else nothing_to_consume(draft)
+
+    def _require_newest(self, connection: apsw.Connection, draft: NewCheckpoint, now: str) -> None:
+        line = (self.tenant, draft.session_id, draft.namespace, now)
+        found = all_rows(connection, "sqlite.put.newest", line)
+        if (found[0][0] if found else "") != draft.follows:
+            raise stale_writer(draft)
 
     def _standing(
         self, connection: apsw.Connection, draft: NewCheckpoint, now: str
@@ -221,6 +230,11 @@ class SqliteCheckpoints(SqliteSessions):
         )
         return Payload(*found[0]) if found else None
 
+    def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
+        ids = text_list(checkpoint_ids, "checkpoint id")
+        found = self._rows("checkpoints.payloads", (ids, self.tenant, self._clock()))
+        return {id_: Payload(manifest, refs) for id_, manifest, refs in found}
+
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         check_filter(checkpoint_id, "checkpoint id", str)
         check_fence(fence)
@@ -268,6 +282,7 @@ class SqliteCheckpoints(SqliteSessions):
         def delete(connection: apsw.Connection) -> int:
             self._fence_checkpoints(connection, ids, fence)
             values = (self.tenant, ids, spare_restoring, self._clock())
+            connection.execute(SQL["sqlite.delete.writes"], (self.tenant, *values))
             connection.execute(SQL["checkpoints.delete"], values)
             return connection.changes()
 

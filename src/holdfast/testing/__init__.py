@@ -23,6 +23,7 @@ from holdfast.testing.content import ContentContract
 from holdfast.testing.effects import EffectContract
 from holdfast.testing.labels import LabelContract
 from holdfast.testing.leases import LeaseContract
+from holdfast.testing.lines import LineContract
 from holdfast.testing.packs import PackContract
 from holdfast.testing.savers import SaverContract
 from holdfast.testing.sessions import SessionContract
@@ -40,6 +41,7 @@ class StoreContract(
     TrimContract,
     WriteContract,
     LabelContract,
+    LineContract,
     LeaseContract,
     PackContract,
     EffectContract,

@@ -34,6 +34,7 @@ NOT_IN_THE_RECORD = {
     "fence",
     "replace",
     "consumes",
+    "follows",
     "trim",
     "session",
 }

@@ -246,6 +246,11 @@ SELECT c.manifest, c.refs FROM holdfast.session_checkpoints AS c
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
+-- name: checkpoints.payloads
+SELECT c.id, c.manifest, c.refs FROM holdfast.session_checkpoints AS c
+WHERE c.id = ANY (%(ids)s::uuid[]) AND c.tenant = %(tenant)s
+    AND (c.expires_at IS NULL OR c.expires_at > now());
+
 -- name: checkpoints.mark_restored
 UPDATE holdfast.session_checkpoints AS c SET restored_at = clock_timestamp()
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
@@ -270,7 +275,11 @@ WITH gone AS (
     WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[]) AND holdfast.durably()
         AND (NOT %(spare_restoring)s OR c.restoring_until IS NULL OR c.restoring_until <= now())
         AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
-    RETURNING c.id)
+    RETURNING c.session_id, c.namespace, coalesce(c.external_id, c.id::text) AS external_id),
+writes AS (
+    DELETE FROM holdfast.checkpoint_writes AS w USING gone
+    WHERE w.tenant = %(tenant)s AND w.session_id = gone.session_id
+        AND w.namespace = gone.namespace AND w.external_id = gone.external_id)
 SELECT count(*) FROM gone;
 
 -- name: checkpoints.purge_expired

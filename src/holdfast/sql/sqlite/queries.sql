@@ -187,6 +187,11 @@ ORDER BY created_at DESC, id DESC LIMIT 1;
 SELECT state_snapshot, refs FROM session_checkpoints
 WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 
+-- name: checkpoints.payloads
+SELECT id, state_snapshot, refs FROM session_checkpoints
+WHERE id IN (SELECT value FROM json_each(?)) AND +tenant = ?
+    AND (expires_at IS NULL OR expires_at > ?);
+
 -- name: checkpoints.mark_restored
 UPDATE session_checkpoints SET restored_at = ?
 WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
@@ -350,6 +355,18 @@ WHERE tenant = ? AND session_id = ? AND namespace = ? AND external_id = ?
 UNION ALL
 SELECT 'label', id, seq, 1, expires_at <= ? FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND namespace = ? AND label = ?;
+
+-- name: sqlite.put.newest
+SELECT coalesce(external_id, id) FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND (expires_at IS NULL OR expires_at > ?)
+ORDER BY seq DESC LIMIT 1;
+
+-- name: sqlite.delete.writes
+DELETE FROM checkpoint_writes
+WHERE tenant = ? AND (session_id, namespace, external_id) IN (
+    SELECT session_id, namespace, coalesce(external_id, id) FROM session_checkpoints
+    WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
+        AND (NOT ? OR restoring_until IS NULL OR restoring_until <= ?));
 
 -- name: sqlite.put.last_label
 -- The highest number after the label; what follows a hyphen and is no such number does not count.

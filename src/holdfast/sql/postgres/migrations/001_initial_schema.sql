@@ -11,6 +11,7 @@
 --   HF010 workspace pack missing                          HF011 workspace packs in a circle
 --   HF012 already resumed      HF013 nothing to go on from
 --   HF014 lease lost           HF015 session is held      HF016 session is completed
+--   HF017 stale writer
 
 CREATE TABLE holdfast.agents (
     tenant       text COLLATE "C" NOT NULL DEFAULT 'default',
@@ -797,6 +798,7 @@ DECLARE
     keep bigint := (p_draft -> 'trim' ->> 'keep')::bigint;
     ages jsonb := coalesce(p_draft -> 'trim' -> 'max_age', '{}');
     origin uuid := (p_draft ->> 'consumes')::uuid;
+    follows text := p_draft ->> 'follows';
     fence bigint := (p_draft ->> 'fence')::bigint;
     owner holdfast.sessions;
     moment timestamptz;
@@ -891,6 +893,16 @@ BEGIN
         DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
         removed := removed || taken.id;
     END LOOP;
+
+    IF follows IS NOT NULL AND position_kept IS NULL AND follows <> coalesce((
+        SELECT coalesce(c.external_id, c.id::text) FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+           AND c.namespace = draft.namespace AND (c.expires_at IS NULL OR c.expires_at > moment)
+         ORDER BY c.seq DESC LIMIT 1), '') THEN
+        RAISE EXCEPTION 'checkpoint "%" is not the newest of session %, namespace "%": somebody else '
+            'went on from there. Nothing was stored: read the newest and repeat the work',
+            follows, draft.session_id, draft.namespace USING ERRCODE = 'HF017';
+    END IF;
 
     IF draft.label IS NOT NULL THEN
         draft.label := holdfast.free_label(

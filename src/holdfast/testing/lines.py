@@ -1,0 +1,104 @@
+"""The contract of lines of checkpoints: who may go on from the newest, and what goes with one."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from holdfast.errors import InputError, StaleWriter
+from holdfast.ids import new_id
+from holdfast.model import CheckpointQuery, Payload
+from holdfast.stores.base import Store
+from holdfast.testing.drafts import Contract, checkpoint, session, stored, write
+
+
+class LineContract(Contract):
+    """Checkpoints that follow each other in one session and namespace."""
+
+    def test_whoever_follows_the_newest_may_put(self, store: Store) -> None:
+        owner = session()
+        store.put(checkpoint(owner.id, "a", session=owner, external_id="a", follows=""))
+        store.put(checkpoint(owner.id, "b", external_id="b", follows="a"))
+        store.put(checkpoint(owner.id, "sub", external_id="s", namespace="sub", follows=""))
+        assert stored(store, owner.id, namespace="") == ["b", "a"]
+
+    @pytest.mark.parametrize("follows", ["", "a", "unknown"])
+    def test_a_stale_writer_is_refused_and_nothing_is_left_behind(
+        self, store: Store, follows: str
+    ) -> None:
+        owner = session()
+        store.put(checkpoint(owner.id, "a", session=owner, external_id="a"))
+        store.put(checkpoint(owner.id, "b", external_id="b"))
+        late = checkpoint(owner.id, "c", external_id="c", follows=follows, contents=[b"late" * 99])
+        with pytest.raises(StaleWriter, match="Nothing was stored"):
+            store.put(late)
+        assert stored(store, owner.id) == ["b", "a"]
+        assert store.read_chunks(list(late.chunks)) == {}
+
+    def test_a_checkpoint_without_an_external_id_is_followed_by_its_id(self, store: Store) -> None:
+        owner = session()
+        first = store.put(checkpoint(owner.id, "a", session=owner)).record
+        store.put(checkpoint(owner.id, "b", follows=first.id))
+        assert stored(store, owner.id) == ["b", "a"]
+
+    def test_a_retry_and_a_replacement_are_not_stale(self, store: Store) -> None:
+        owner = session()
+        store.put(checkpoint(owner.id, "a", session=owner, external_id="a"))
+        draft = checkpoint(owner.id, "b", external_id="b", follows="a")
+        assert store.put(draft).created
+        assert not store.put(draft).created
+        again = checkpoint(owner.id, "b", external_id="b", follows="a", replace=True)
+        assert store.put(again).created
+        assert stored(store, owner.id) == ["b", "a"]
+
+    def test_of_many_that_follow_one_checkpoint_exactly_one_wins(self, store: Store) -> None:
+        owner = session()
+        store.put(checkpoint(owner.id, "a", session=owner, external_id="a"))
+        start = Barrier(6)
+
+        def follow(number: int) -> bool:
+            start.wait()
+            try:
+                store.put(checkpoint(owner.id, f"n{number}", external_id=f"n{number}", follows="a"))
+            except StaleWriter:
+                return False
+            return True
+
+        with ThreadPoolExecutor(6) as pool:
+            assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
+        assert len(stored(store, owner.id)) == 2
+
+    def test_payloads_are_read_together(self, store: Store, neighbour: Store) -> None:
+        owner = store.create_session(session())
+        drafts = [checkpoint(owner.id, contents=[b"%d" % n * 50]) for n in range(3)]
+        for draft in drafts:
+            store.put(draft)
+        ids = [draft.id for draft in drafts]
+        wanted = {draft.id: Payload(draft.manifest, draft.refs) for draft in drafts[:2]}
+        assert store.read_payloads([*ids[:2], new_id()]) == wanted
+        assert store.read_payloads([]) == {}
+        assert neighbour.read_payloads(ids) == {}
+        with pytest.raises(InputError):
+            store.read_payloads([ids[0], 7])  # type: ignore[list-item]
+
+    def test_writes_go_with_their_checkpoint_and_no_others(self, store: Store) -> None:
+        owner = session()
+        for name in ("a", "b"):
+            store.put(checkpoint(owner.id, name, session=owner, external_id=name))
+        for place in (("", "a"), ("", "b"), ("sub", "a"), ("", "to come")):
+            store.put_writes(owner, *place, [write()])
+        (gone,) = store.list_checkpoints(CheckpointQuery(session_id=owner.id, external_id="a"))
+        store.delete_checkpoints([gone.id])
+        assert store.list_writes(owner.id, "", ["a"]) == []
+        assert len(store.list_writes(owner.id, "", ["b", "to come"])) == 2
+        assert len(store.list_writes(owner.id, "sub", ["a"])) == 1
+
+    def test_a_spared_checkpoint_keeps_its_writes(self, store: Store) -> None:
+        owner = session()
+        kept = store.put(checkpoint(owner.id, session=owner, external_id="a")).record
+        store.put_writes(owner, "", "a", [write()])
+        store.mark_restoring(kept.id, seconds=600)
+        assert store.delete_checkpoints([kept.id], spare_restoring=True) == 0
+        assert len(store.list_writes(owner.id, "", ["a"])) == 1
