@@ -426,6 +426,33 @@ class LogRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteCopy:
+    """A pending write on its way to another store: where it belongs, and when it was made."""
+
+    namespace: str
+    record: WriteRecord
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCopy:
+    """All rows of one session as of one moment, without content: what another store is given.
+
+    ``agents`` begin with the topmost and end with the session's own. ``checkpoints`` are oldest first;
+    ``consumed`` has the times at which some of them were, by id. Effects have their payload; those
+    of checkpoints, and all chunks, are read one by one.
+    """
+
+    session: SessionRecord
+    agents: tuple[AgentRecord, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
+    consumed: Mapping[str, datetime]
+    writes: tuple[WriteCopy, ...]
+    effects: tuple[EffectRecord, ...]
+    logs: tuple[LogRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionUsage:
     """What one session holds: counts and sizes, read without touching payload."""
 

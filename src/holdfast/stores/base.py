@@ -13,7 +13,7 @@ become members of the tree in `holdfast.errors`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from holdfast.errors import DigestMismatch, InvalidUrl
 from holdfast.model import (
     LEASE_TTL,
     AgentRecord,
+    Buffer,
     CheckpointQuery,
     CheckpointRecord,
     EffectOutcome,
@@ -40,6 +41,7 @@ from holdfast.model import (
     PackReport,
     Payload,
     PutResult,
+    SessionCopy,
     SessionQuery,
     SessionRecord,
     SessionUsage,
@@ -465,6 +467,51 @@ class Store(ABC):
         """Return log lines in the order of the calls, or with ``newest`` the other way round.
 
         ``key`` asks for those whose data has it at the top.
+        """
+
+    # From store to store ---------------------------------------------------------------------
+
+    # A session moves in two steps. Its content goes ahead, in as many calls as it takes: nothing refers to
+    # it yet, so a sweep may take it away again. Then one transaction adds all rows, and refuses to if
+    # any content is missing: whoever looks sees the whole session or none of it.
+
+    @abstractmethod
+    def read_session(self, session_id: str) -> SessionCopy | None:
+        """Return all rows of a session as of one moment, or None. What has expired is left out."""
+
+    @abstractmethod
+    def find_chunks(self, digests: Collection[bytes]) -> set[bytes]:
+        """Return those of the chunks that are stored, without reading them."""
+
+    @abstractmethod
+    def stage_chunks(self, chunks: Mapping[bytes, Buffer]) -> None:
+        """Store content ahead of what will refer to it. Not for index chunks.
+
+        A sweep that removes a leaf that nothing refers to must find the index chunks above it, which
+        is why those come with `add_session`.
+        """
+
+    @abstractmethod
+    def add_session(
+        self,
+        copy: SessionCopy,
+        payloads: Callable[[str], Payload],
+        *,
+        indexes: Mapping[bytes, Buffer],
+        leaves: Collection[bytes],
+        pack_required: bool = False,
+    ) -> SessionRecord:
+        """Store a session that another store had, whole or not at all.
+
+        Ids, names, labels, parents, times and counts are those of the copy; sequence numbers are new
+        and keep its order; nobody holds the session. Agents that are there already stay as they are.
+        ``payloads`` is called for each checkpoint, in order. ``indexes`` are the index chunks
+        that the session needs, and ``leaves`` all other chunks, which must be stored. With
+        ``pack_required`` so must the packs of all workspace commits.
+
+        Raises `SessionExists`, `CheckpointExists` for the id of a checkpoint that another session
+        has, `AgentExists`, `ChunksMissing`, `PackMissing`, and `InvalidIdentifier` for rows that no
+        store could have.
         """
 
     # Upkeep ----------------------------------------------------------------------------------

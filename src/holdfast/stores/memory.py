@@ -8,9 +8,9 @@ nothing here takes longer than a few microseconds.
 from __future__ import annotations
 
 from holdfast.stores.memory_checkpoints import MemoryCheckpoints
-from holdfast.stores.memory_effects import MemoryEffects
+from holdfast.stores.memory_transfer import MemoryTransfer
 from holdfast.stores.memory_writes import MemoryWrites
 
 
-class MemoryStore(MemoryCheckpoints, MemoryEffects, MemoryWrites):
+class MemoryStore(MemoryCheckpoints, MemoryTransfer, MemoryWrites):
     """A store that lives and dies with its process."""

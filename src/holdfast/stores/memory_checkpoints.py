@@ -130,7 +130,7 @@ class MemoryCheckpoints(MemorySessions):
             )
             checkpoint = Checkpoint(record, document, payload)
             if consumed is not None:
-                consumed.consumed = True
+                consumed.consumed_at = now
             session.record = replace(session.record, updated_at=now)
             line = self._remember(session, checkpoint)
             removed = _trimmed(line, record, draft.trim, now)
@@ -149,7 +149,7 @@ class MemoryCheckpoints(MemorySessions):
             or not visible(found.record, now)
         ):
             raise nothing_to_consume(draft)
-        if found.consumed:
+        if found.consumed_at is not None:
             raise already_consumed(draft)
         return found
 

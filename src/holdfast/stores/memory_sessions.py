@@ -265,7 +265,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                     restored_at=None,
                 )
                 made = Checkpoint(
-                    copy, checkpoint.document, checkpoint.payload, checkpoint.consumed
+                    copy, checkpoint.document, checkpoint.payload, checkpoint.consumed_at
                 )
                 self._remember(session, made)
             kept = {

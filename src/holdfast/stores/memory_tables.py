@@ -42,7 +42,7 @@ class Checkpoint:
     record: CheckpointRecord
     document: str | None
     payload: Payload
-    consumed: bool = False
+    consumed_at: datetime | None = None
     restoring_until: datetime | None = None
 
 

@@ -71,7 +71,6 @@ from holdfast.stores.postgres_connection import (
     migrate_schema,
     parse_url,
 )
-from holdfast.stores.postgres_effects import PostgresEffects
 from holdfast.stores.postgres_statements import (
     Statement,
     StoredCheckpoint,
@@ -85,6 +84,7 @@ from holdfast.stores.postgres_statements import (
     parse_write,
     uuid_or_none,
 )
+from holdfast.stores.postgres_transfer import PostgresTransfer
 from holdfast.stores.rules import (
     MOST_PACKS,
     ORPHAN_AGE,
@@ -95,7 +95,7 @@ from holdfast.stores.rules import (
 )
 
 
-class PostgresStore(PostgresEffects):
+class PostgresStore(PostgresTransfer):
     """A store in one schema of a PostgreSQL database.
 
     The URL's ``schema`` and ``tenant`` parameters win over the arguments of the same name. A pool

@@ -128,7 +128,7 @@ def put_statement(draft: NewCheckpoint, tenant: str, schema: str = DEFAULT_SCHEM
         "trim": _trim(draft.trim),
         "session": None if draft.session is None else _session(draft.session),
     }
-    digests, data = _chunks([draft.chunks])
+    digests, data = sorted_chunks([draft.chunks])
     params = {
         "tenant": tenant,
         "draft": _json(document),
@@ -157,7 +157,7 @@ def put_writes_statement(
     check_fence(fence)
     for write in writes:
         check_write(write)
-    digests, data = _chunks([write.chunks for write in writes])
+    digests, data = sorted_chunks([write.chunks for write in writes])
     expects = {digest for write in writes for digest in write.expects}.difference(digests)
     params = {
         "tenant": tenant,
@@ -361,7 +361,7 @@ def parse_write(row: Row) -> WriteRecord:
 def outcome_params(outcome: EffectOutcome) -> dict[str, Any]:
     """Return what ``effects.begin`` and ``effects.finish`` are told of an outcome."""
     # Most effects bring no chunks, and an empty array takes longer to send than none.
-    digests, data = _chunks([outcome.chunks]) if outcome.chunks else (None, None)
+    digests, data = sorted_chunks([outcome.chunks]) if outcome.chunks else (None, None)
     return {
         "status": outcome.status,
         "result": outcome.manifest,
@@ -482,7 +482,7 @@ def _trim(trim: Trim) -> dict[str, Any]:
     return {"keep": trim.keep, "max_age": ages}
 
 
-def _chunks(sets: Sequence[Mapping[bytes, Buffer]]) -> tuple[list[bytes], list[bytes]]:
+def sorted_chunks(sets: Sequence[Mapping[bytes, Buffer]]) -> tuple[list[bytes], list[bytes]]:
     """Return all chunks, each once, sorted by digest as two lists."""
     merged = {digest: data for chunks in sets for digest, data in chunks.items()}
     digests = sorted(merged)

@@ -18,14 +18,13 @@ from holdfast.errors import InvalidUrl
 from holdfast.ids import check_tenant
 from holdfast.model import utc_now
 from holdfast.processes import Uptime, uptime
-from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
-from holdfast.stores.sqlite_effects import SqliteEffects
 from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_schema import back_up, check_schema, ensure_schema
+from holdfast.stores.sqlite_transfer import SqliteTransfer
 from holdfast.stores.sqlite_writes import SqliteWrites
 
 
-class SqliteStore(SqliteCheckpoints, SqliteEffects, SqliteWrites):
+class SqliteStore(SqliteTransfer, SqliteWrites):
     """A store in the file ``path``, which is created, private to its owner, when it is missing.
 
     ``busy_timeout`` is how many seconds a write waits for others before it raises `StoreBusy`.

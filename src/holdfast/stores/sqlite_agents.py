@@ -15,6 +15,7 @@ from holdfast.stores.rules import FINAL_AGENT_STATUSES
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
 from holdfast.stores.sqlite_errors import extended_code
 from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row
 
 _TAKEN: Final = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 
@@ -36,42 +37,29 @@ class SqliteAgents(SqliteAccess):
         metadata = document_text(draft.metadata)
         now = self._clock()
         completed = now if draft.status in FINAL_AGENT_STATUSES else None
+        row = (
+            draft.id,
+            draft.name,
+            draft.agent_type,
+            draft.status,
+            draft.parent_id,
+            depth,
+            metadata,
+            now,
+            now,
+            completed,
+        )
+        self._insert_agent_row(connection, row)
+        return rows.agent(row)
+
+    def _insert_agent_row(self, connection: apsw.Connection, row: Row) -> None:
         # An id is unique beyond the tenant, so an agent that is not to be seen can be in the way.
         try:
-            connection.execute(
-                SQL["agents.insert"],
-                (
-                    self.tenant,
-                    draft.id,
-                    draft.name,
-                    draft.agent_type,
-                    draft.status,
-                    draft.parent_id,
-                    depth,
-                    metadata,
-                    now,
-                    now,
-                    completed,
-                ),
-            )
+            connection.execute(SQL["agents.insert"], (self.tenant, *row))
         except apsw.ConstraintError as error:
             if extended_code(error) in _TAKEN:
-                raise AgentExists(f"an agent with the id {draft.id} exists already") from None
+                raise AgentExists(f"an agent with the id {row[0]} exists already") from None
             raise
-        return rows.agent(
-            (
-                draft.id,
-                draft.name,
-                draft.agent_type,
-                draft.status,
-                draft.parent_id,
-                depth,
-                metadata,
-                now,
-                now,
-                completed,
-            )
-        )
 
     def _agent(self, connection: apsw.Connection, agent_id: str) -> AgentRecord | None:
         found = all_rows(connection, "agents.find", (self.tenant, agent_id.lower()))

@@ -27,6 +27,7 @@ from holdfast.testing.lines import LineContract
 from holdfast.testing.packs import PackContract
 from holdfast.testing.savers import SaverContract
 from holdfast.testing.sessions import SessionContract
+from holdfast.testing.transfer import TransferContract
 from holdfast.testing.trims import TrimContract
 from holdfast.testing.upkeep import UpkeepContract
 from holdfast.testing.writes import WriteContract
@@ -45,6 +46,7 @@ class StoreContract(
     LeaseContract,
     PackContract,
     EffectContract,
+    TransferContract,
     UpkeepContract,
 ):
     """Everything that a store promises. Override the fixtures ``store`` and ``neighbour``."""

@@ -301,6 +301,10 @@ WHERE c.tenant = %(tenant)s AND c.workspace_commit IS NOT NULL;
 SELECT k.digest, k.codec, k.data FROM holdfast.chunks AS k
 WHERE k.tenant = %(tenant)s AND k.digest = ANY (%(digests)s::bytea[]);
 
+-- name: chunks.find
+SELECT k.digest FROM holdfast.chunks AS k
+WHERE k.tenant = %(tenant)s AND k.digest = ANY (%(digests)s::bytea[]);
+
 -- name: chunks.total_bytes
 SELECT coalesce(sum(pg_column_size(k.data)), 0)::bigint FROM holdfast.chunks AS k
 WHERE k.tenant = %(tenant)s;
@@ -512,3 +516,82 @@ DO $$ BEGIN EXECUTE 'CREATE SCHEMA IF NOT EXISTS ' || rtrim('holdfast.', '.'); E
 SELECT set_config('default_transaction_isolation', 'read committed', false),
     CASE WHEN current_setting('lock_timeout') = '0'
         THEN set_config('lock_timeout', '30s', false) END;
+
+-- name: postgres.transfer.begin
+-- All of a session as of one moment.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+
+-- name: postgres.transfer.consumed
+SELECT c.id, c.consumed_at FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND c.session_id = %(session_id)s AND c.consumed_at IS NOT NULL
+    AND (c.expires_at IS NULL OR c.expires_at > now());
+
+-- name: postgres.transfer.writes
+SELECT w.namespace, w.created_at, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
+    w.refs
+FROM holdfast.checkpoint_writes AS w
+WHERE w.tenant = %(tenant)s AND w.session_id = %(session_id)s
+ORDER BY w.namespace, w.external_id, w.task_path, w.task_id, w.idx;
+
+-- name: postgres.transfer.stage
+SELECT holdfast.keep_chunks(%(tenant)s, %(digests)b::bytea[], %(data)b::bytea[]);
+
+-- name: postgres.transfer.content
+SELECT holdfast.add_chunks(
+    %(tenant)s, %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[]);
+
+-- name: postgres.transfer.packs
+SELECT holdfast.require_packs(%(tenant)s, %(commits)s::text[]);
+
+-- name: postgres.transfer.agent
+INSERT INTO holdfast.agents (tenant, id, name, agent_type, status, parent_id, depth_level, metadata,
+    created_at, updated_at, completed_at)
+VALUES (%(tenant)s, %(id)s::uuid, %(name)s, %(agent_type)s, %(status)s, %(parent_id)s::uuid,
+    %(depth_level)s, %(metadata)s::jsonb, %(created_at)s, %(updated_at)s, %(completed_at)s)
+ON CONFLICT DO NOTHING;
+
+-- name: postgres.transfer.session
+INSERT INTO holdfast.sessions AS s (tenant, id, agent_id, agent_type, task_description, status,
+    continues_id, forked_from, paused_at, paused_until, pause_reason, resumed_at, metadata, created_at,
+    updated_at, recoveries, project_dir)
+VALUES (%(tenant)s, %(id)s, %(agent_id)s::uuid, %(agent_type)s, %(task_description)s, %(status)s,
+    %(continues_id)s, %(forked_from)s, %(paused_at)s, %(paused_until)s, %(pause_reason)s,
+    %(resumed_at)s, %(metadata)s::jsonb, %(created_at)s, %(updated_at)s, %(recoveries)s,
+    %(project_dir)s)
+ON CONFLICT (tenant, id) DO NOTHING
+RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
+    s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
+    s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
+    s.project_dir;
+
+-- name: postgres.transfer.checkpoint
+-- The sequence draws seq, in the order of these statements.
+INSERT INTO holdfast.session_checkpoints (
+    tenant, id, external_id, session_id, agent_id, namespace, parent_id, name, label, description,
+    checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id, version, size_bytes,
+    stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned,
+    consumed_at, expires_at, metadata, created_at, restored_at)
+VALUES (%(tenant)s, %(id)s::uuid, %(external_id)s, %(session_id)s, %(agent_id)s::uuid, %(namespace)s,
+    %(parent_id)s, %(name)s, %(label)s, %(description)s, %(checkpoint_type)s, %(retention_class)s,
+    %(manifest)s::text::jsonb, %(manifest)s::text, %(refs)b::bytea, %(run_id)s, %(version)s, %(size_bytes)s,
+    %(stored_bytes)s, %(git_branch)s, %(git_commit)s, %(git_uncommitted)s, %(workspace_commit)s,
+    %(resumable)s, %(pinned)s, %(consumed_at)s, %(expires_at)s, %(metadata)s::jsonb, %(created_at)s,
+    %(restored_at)s)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: postgres.transfer.write
+INSERT INTO holdfast.checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
+    task_path, channel, manifest, refs, created_at)
+VALUES (%(tenant)s, %(session_id)s, %(namespace)s, %(external_id)s, %(task_id)s, %(idx)s,
+    %(task_path)s, %(channel)s, %(manifest)s, %(refs)b::bytea, %(created_at)s);
+
+-- name: postgres.transfer.effect
+INSERT INTO holdfast.effects (tenant, session_id, key, occurrence, name, fingerprint, status,
+    attempt_id, attempts, result, refs, error, started_at, finished_at)
+VALUES (%(tenant)s, %(session_id)s, %(key)s, %(occurrence)s, %(name)s, %(fingerprint)b::bytea,
+    %(status)s, %(attempt_id)s::uuid, %(attempts)s, %(result)s, %(refs)b::bytea, %(error)s::jsonb,
+    %(started_at)s, %(finished_at)s);
+
+-- name: postgres.transfer.log
+INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)
+VALUES (%(tenant)s, %(session_id)s, %(level)s, %(message)s, %(data)s::jsonb, %(created_at)s);

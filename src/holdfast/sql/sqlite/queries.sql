@@ -220,6 +220,10 @@ WHERE tenant = ? AND workspace_commit IS NOT NULL;
 SELECT digest, codec, data FROM chunks
 WHERE tenant = ? AND digest IN (SELECT unhex(value) FROM json_each(?));
 
+-- name: chunks.find
+SELECT digest FROM chunks
+WHERE tenant = ? AND digest IN (SELECT unhex(value) FROM json_each(?));
+
 -- name: chunks.total_bytes
 SELECT coalesce(sum(length(data)), 0) FROM chunks WHERE tenant = ?;
 
@@ -560,3 +564,32 @@ WHERE tenant = ? AND created_at <= ? AND NOT EXISTS (
 
 -- name: sqlite.gc.delete_write
 DELETE FROM checkpoint_writes WHERE rowid = ?;
+
+-- name: sqlite.transfer.consumed
+SELECT id, consumed_at FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? AND consumed_at IS NOT NULL
+    AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: sqlite.transfer.writes
+SELECT namespace, created_at, external_id, task_id, task_path, idx, channel, manifest, refs
+FROM checkpoint_writes WHERE tenant = ? AND session_id = ?
+ORDER BY namespace, external_id, task_path, task_id, idx;
+
+-- name: sqlite.transfer.session
+INSERT INTO sessions (tenant, id, agent_id, agent_type, task_description, status, continues_id,
+    forked_from, paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at,
+    recoveries, project_dir)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: sqlite.transfer.checkpoint
+INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
+    parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
+    size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable,
+    pinned, expires_at, metadata, created_at, restored_at, consumed_at, state_snapshot, refs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: sqlite.transfer.effect
+INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, status, attempt_id,
+    attempts, result, refs, error, started_at, finished_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

@@ -1,0 +1,167 @@
+"""Sessions on their way from or to another store, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from holdfast.errors import CheckpointExists, SessionExists
+from holdfast.model import (
+    AgentRecord,
+    Buffer,
+    EffectQuery,
+    Payload,
+    SessionCopy,
+    SessionRecord,
+    WriteCopy,
+)
+from holdfast.stores.checks import check_copied, check_copy, check_filter, document_text
+from holdfast.stores.memory_effects import MemoryEffects
+from holdfast.stores.memory_tables import (
+    Agent,
+    Checkpoint,
+    Session,
+    agent_record,
+    by_seq,
+    checkpoint_record,
+    log_record,
+    session_record,
+    visible,
+)
+
+
+class MemoryTransfer(MemoryEffects):
+    """All rows of a session at once."""
+
+    def read_session(self, session_id: str) -> SessionCopy | None:
+        check_filter(session_id, "session id", str)
+        with self._open():
+            session = self._sessions.get(session_id)
+            if session is None:
+                return None
+            now = self._now()
+            found = [
+                checkpoint
+                for line in session.lines.values()
+                for checkpoint in line.stored
+                if visible(checkpoint.record, now)
+            ]
+            found.sort(key=by_seq)
+            return SessionCopy(
+                session=session_record(session),
+                agents=self._agents_above(session.record.agent_id),
+                checkpoints=tuple(map(checkpoint_record, found)),
+                consumed={
+                    one.record.id: one.consumed_at for one in found if one.consumed_at is not None
+                },
+                writes=_writes(session),
+                effects=tuple(self.list_effects(EffectQuery(session_id))),
+                logs=tuple(log_record(*line) for line in session.logs),
+            )
+
+    def _agents_above(self, agent_id: str) -> tuple[AgentRecord, ...]:
+        found: list[AgentRecord] = []
+        above: str | None = agent_id
+        while above is not None:
+            found.append(agent_record(self._agents[above]))
+            above = found[-1].parent_id
+        return tuple(reversed(found))
+
+    def find_chunks(self, digests: Collection[bytes]) -> set[bytes]:
+        with self._open():
+            return {digest for digest in digests if digest in self._chunks}
+
+    def stage_chunks(self, chunks: Mapping[bytes, Buffer]) -> None:
+        with self._open():
+            self._add_chunks(chunks)
+
+    def add_session(
+        self,
+        copy: SessionCopy,
+        payloads: Callable[[str], Payload],
+        *,
+        indexes: Mapping[bytes, Buffer],
+        leaves: Collection[bytes],
+        pack_required: bool = False,
+    ) -> SessionRecord:
+        check_copy(copy)
+        with self._open():
+            if copy.session.id in self._sessions:
+                raise SessionExists(f"a session with the id {copy.session.id!r} exists already")
+            for one in copy.checkpoints:
+                if one.id in self._checkpoints:
+                    raise CheckpointExists(f"the id {one.id} belongs to another session")
+            self._require_chunks(list(leaves), indexes)
+            if pack_required:
+                commits = {one.workspace_commit for one in copy.checkpoints}
+                self._require_packs([one for one in commits if one is not None])
+            # All that can be refused is looked at before anything is changed.
+            made = [
+                Checkpoint(
+                    replace(one, metadata=None),
+                    document_text(one.metadata),
+                    Payload(
+                        (draft := check_copied(copy, one, payloads(one.id))).manifest, draft.refs
+                    ),
+                    copy.consumed.get(one.id),
+                )
+                for one in copy.checkpoints
+            ]
+            session = _unheld(copy)
+            agents = [
+                Agent(replace(one, metadata=None), document_text(one.metadata))
+                for one in copy.agents
+            ]
+            self._add_chunks(indexes)
+            for agent in agents:
+                self._agents.setdefault(agent.record.id, agent)
+            self._sessions[copy.session.id] = session
+            for checkpoint in made:
+                checkpoint.record = replace(checkpoint.record, seq=self._next_seq())
+                self._remember(session, checkpoint)
+            for line in copy.logs:
+                self._log_id += 1
+                record = replace(line, id=self._log_id, session_id=copy.session.id, data=None)
+                session.logs.append((record, document_text(line.data, "log data")))
+            return session_record(session)
+
+
+def _unheld(copy: SessionCopy) -> Session:
+    """Return the session that nobody holds, with its writes and effects."""
+    record = replace(
+        copy.session,
+        metadata=None,
+        lease_owner=None,
+        lease_token=0,
+        lease_since=None,
+        lease_expires_at=None,
+    )
+    session = Session(record, document_text(copy.session.metadata))
+    for one in copy.writes:
+        stored = session.writes.setdefault((one.namespace, one.record.external_id), {})
+        stored[one.record.task_id, one.record.index] = (one.record, one.created_at)
+    for effect in copy.effects:
+        kept = replace(effect, session_id=record.id, error=None)
+        session.effects[effect.key, effect.occurrence] = (
+            kept,
+            document_text(effect.error, "error"),
+        )
+    return session
+
+
+def _writes(session: Session) -> tuple[WriteCopy, ...]:
+    found = [
+        WriteCopy(namespace, record, created_at)
+        for (namespace, _), stored in session.writes.items()
+        for record, created_at in stored.values()
+    ]
+    found.sort(
+        key=lambda one: (
+            one.namespace,
+            one.record.external_id,
+            one.record.task_path,
+            one.record.task_id,
+            one.record.index,
+        )
+    )
+    return tuple(found)

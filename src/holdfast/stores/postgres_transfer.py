@@ -1,0 +1,233 @@
+"""Sessions on their way from or to another store, in PostgreSQL: each in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast.errors import AgentExists, CheckpointExists, SessionExists
+from holdfast.model import (
+    AgentRecord,
+    Buffer,
+    CheckpointQuery,
+    CheckpointRecord,
+    EffectRecord,
+    Payload,
+    SessionCopy,
+    SessionRecord,
+    WriteCopy,
+)
+from holdfast.stores.checks import as_utc, check_copied, check_copy, check_filter, document_text
+from holdfast.stores.postgres_connection import AnyConnection, execute
+from holdfast.stores.postgres_effects import PostgresEffects
+from holdfast.stores.postgres_statements import (
+    Statement,
+    list_statement,
+    parse_agent,
+    parse_checkpoint,
+    parse_effect,
+    parse_log,
+    parse_session,
+    parse_write,
+    sorted_chunks,
+)
+
+_DOCUMENTS: Final = {"metadata", "data"}
+
+
+class PostgresTransfer(PostgresEffects):
+    """All rows of a session at once."""
+
+    schema: str
+
+    def read_session(self, session_id: str) -> SessionCopy | None:
+        check_filter(session_id, "session id", str)
+
+        def read(connection: AnyConnection) -> SessionCopy | None:
+            with connection.transaction():
+                self._ask(connection, "postgres.transfer.begin")
+                return self._read(connection, session_id)
+
+        return self._link.run(read, again=True)
+
+    def _read(self, connection: AnyConnection, session_id: str) -> SessionCopy | None:
+        found = self._ask(connection, "sessions.find", id=session_id)
+        if not found:
+            return None
+        session = parse_session(found[0])
+        listing = list_statement(CheckpointQuery(session_id), self.tenant, self.schema)
+        key = {"session_id": session_id}
+        listed = {**key, "limit": None, "offset": 0}
+        effects = ("effects.list", "effects.where.session_id", "effects.order")
+        logs = ("logs.list", "logs.order")
+        return SessionCopy(
+            session=session,
+            agents=self._agents_above(connection, session.agent_id),
+            checkpoints=tuple(map(parse_checkpoint, reversed(execute(connection, listing)))),
+            consumed={
+                str(row[0]): row[1].astimezone(UTC)
+                for row in self._ask(connection, "postgres.transfer.consumed", **key)
+            },
+            writes=tuple(
+                WriteCopy(row[0], parse_write(row[2:]), row[1].astimezone(UTC))
+                for row in self._ask(connection, "postgres.transfer.writes", **key)
+            ),
+            effects=tuple(map(parse_effect, self._ask(connection, *effects, **listed))),
+            logs=tuple(map(parse_log, self._ask(connection, *logs, **listed))),
+        )
+
+    def _agents_above(self, connection: AnyConnection, agent_id: str) -> tuple[AgentRecord, ...]:
+        found: list[AgentRecord] = []
+        above: str | None = agent_id
+        while above is not None:
+            [row] = self._ask(connection, "agents.find", id=above)
+            found.append(parse_agent(row))
+            above = found[-1].parent_id
+        return tuple(reversed(found))
+
+    def find_chunks(self, digests: Collection[bytes]) -> set[bytes]:
+        statement = self._statement("chunks.find", digests=list(digests))
+        return {bytes(row[0]) for row in self._link.rows(statement, again=True)}
+
+    def stage_chunks(self, chunks: Mapping[bytes, Buffer]) -> None:
+        digests, data = sorted_chunks([chunks])
+        statement = self._statement("postgres.transfer.stage", digests=digests, data=data)
+        self._link.rows(statement, again=True)
+
+    def add_session(
+        self,
+        copy: SessionCopy,
+        payloads: Callable[[str], Payload],
+        *,
+        indexes: Mapping[bytes, Buffer],
+        leaves: Collection[bytes],
+        pack_required: bool = False,
+    ) -> SessionRecord:
+        check_copy(copy)
+        commits = {one.workspace_commit for one in copy.checkpoints} - {None}
+
+        def add(connection: AnyConnection) -> SessionRecord:
+            with connection.transaction():
+                self._ask(connection, "postgres.lock_tenant")
+                digests, data = sorted_chunks([indexes])
+                session = self._add_owner(connection, copy)
+                self._ask(
+                    connection,
+                    "postgres.transfer.content",
+                    digests=digests,
+                    data=data,
+                    expects=list(leaves),
+                )
+                if pack_required:
+                    self._ask(connection, "postgres.transfer.packs", commits=list(commits))
+                self._add_rows(connection, copy, payloads)
+                return session
+
+        return self._link.run(add)
+
+    def _add_owner(self, connection: AnyConnection, copy: SessionCopy) -> SessionRecord:
+        for agent in copy.agents:
+            self._ask(connection, "postgres.transfer.agent", **_columns(agent))
+            if not self._ask(connection, "agents.find", id=agent.id):
+                raise AgentExists(f"an agent with the id {agent.id} exists already")
+        stored = self._ask(connection, "postgres.transfer.session", **_columns(copy.session))
+        if not stored:
+            raise SessionExists(f"a session with the id {copy.session.id!r} exists already")
+        return parse_session(stored[0])
+
+    def _add_rows(
+        self, connection: AnyConnection, copy: SessionCopy, payloads: Callable[[str], Payload]
+    ) -> None:
+        session_id = copy.session.id
+        added = self._many(
+            connection,
+            "postgres.transfer.checkpoint",
+            (_checkpoint(copy, one, payloads(one.id)) for one in copy.checkpoints),
+        )
+        if added < len(copy.checkpoints):
+            raise CheckpointExists(
+                f"checkpoints of session {session_id!r} have ids that belong to another session"
+            )
+        self._many(
+            connection,
+            "postgres.transfer.write",
+            (_write(one) | {"session_id": session_id} for one in copy.writes),
+        )
+        self._many(
+            connection,
+            "postgres.transfer.effect",
+            (_effect(one) | {"session_id": session_id} for one in copy.effects),
+        )
+        self._many(
+            connection,
+            "postgres.transfer.log",
+            (_columns(one) | {"session_id": session_id} for one in copy.logs),
+        )
+
+    def _ask(self, connection: AnyConnection, *names: str, **params: Any) -> list[tuple[Any, ...]]:
+        return execute(connection, self._statement(*names, **params))
+
+    def _statement(self, *names: str, **params: Any) -> Statement:
+        text = "\n".join(self._sql[name] for name in names)
+        return Statement(text, {"tenant": self.tenant, **params})
+
+    def _many(self, connection: AnyConnection, name: str, rows: Iterable[Mapping[str, Any]]) -> int:
+        with connection.cursor() as cursor:
+            cursor.executemany(self._sql[name], ({"tenant": self.tenant, **one} for one in rows))
+            return max(cursor.rowcount, 0)
+
+
+def _columns(record: Any) -> dict[str, Any]:
+    """Return a record's fields as its table has them."""
+    columns = {one.name: _utc(getattr(record, one.name)) for one in fields(record)}
+    for name in _DOCUMENTS & columns.keys():
+        columns[name] = document_text(columns[name])
+    return columns
+
+
+def _utc(value: Any) -> Any:
+    return as_utc(value, "a time of the session") if isinstance(value, datetime) else value
+
+
+def _checkpoint(copy: SessionCopy, record: CheckpointRecord, payload: Payload) -> dict[str, Any]:
+    check_copied(copy, record, payload)
+    return _columns(record) | {
+        "consumed_at": _utc(copy.consumed.get(record.id)),
+        "manifest": payload.manifest,
+        "refs": payload.refs,
+    }
+
+
+def _write(copy: WriteCopy) -> dict[str, Any]:
+    record = copy.record
+    return {
+        "namespace": copy.namespace,
+        "external_id": record.external_id,
+        "task_id": record.task_id,
+        "idx": record.index,
+        "task_path": record.task_path,
+        "channel": record.channel,
+        "manifest": record.payload.manifest,
+        "refs": record.payload.refs,
+        "created_at": _utc(copy.created_at),
+    }
+
+
+def _effect(record: EffectRecord) -> dict[str, Any]:
+    payload = record.payload
+    return {
+        "key": record.key,
+        "occurrence": record.occurrence,
+        "name": record.name,
+        "fingerprint": record.fingerprint,
+        "status": record.status,
+        "attempt_id": record.attempt_id,
+        "attempts": record.attempts,
+        "result": None if payload is None else payload.manifest,
+        "refs": b"" if payload is None else payload.refs,
+        "error": document_text(record.error, "error"),
+        "started_at": _utc(record.started_at),
+        "finished_at": _utc(record.finished_at),
+    }

@@ -1,0 +1,246 @@
+"""Sessions on their way from or to another store, in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import apsw
+
+from holdfast.errors import CheckpointExists, SessionExists
+from holdfast.model import (
+    AgentRecord,
+    Buffer,
+    CheckpointRecord,
+    Payload,
+    SessionCopy,
+    SessionRecord,
+    WriteCopy,
+    WriteRecord,
+)
+from holdfast.stores import sqlite_rows as rows
+from holdfast.stores.checks import as_utc, check_copied, check_copy, check_filter, document_text
+from holdfast.stores.sqlite_access import all_rows, hex_list
+from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
+from holdfast.stores.sqlite_effects import SqliteEffects
+from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row, stamp
+
+_ALL: Final = -1
+_ASKED_AT_ONCE: Final = 10_000
+_CHECKPOINTS: Final = "\n".join(
+    SQL[f"checkpoints.{name}"] for name in ("list", "where.session_id", "order")
+)
+_EFFECTS: Final = "\n".join(
+    SQL[f"effects.{name}"] for name in ("list", "where.session_id", "order")
+)
+_LOGS: Final = "\n".join(SQL[f"logs.{name}"] for name in ("list", "order"))
+
+
+class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
+    """All rows of a session at once."""
+
+    def read_session(self, session_id: str) -> SessionCopy | None:
+        check_filter(session_id, "session id", str)
+        key = (self.tenant, session_id)
+
+        def read(connection: apsw.Connection) -> SessionCopy | None:
+            row = self._session_row(connection, session_id)
+            if row is None:
+                return None
+            session = rows.session(row)
+            now = self._clock()
+            listed = connection.execute(_CHECKPOINTS, (self.tenant, now, session_id, _ALL))
+            checkpoints = [rows.checkpoint(one) for one in listed]
+            consumed = all_rows(connection, "sqlite.transfer.consumed", (*key, now))
+            writes = all_rows(connection, "sqlite.transfer.writes", key)
+            effects = connection.execute(_EFFECTS, (*key, _ALL)).fetchall()
+            logs = connection.execute(_LOGS, (*key, _ALL, 0)).fetchall()
+            return SessionCopy(
+                session=session,
+                agents=self._agents_above(connection, session.agent_id),
+                checkpoints=tuple(reversed(checkpoints)),
+                consumed={id_: datetime.fromisoformat(at) for id_, at in consumed},
+                writes=tuple(map(_write_copy, writes)),
+                effects=tuple(map(rows.effect, effects)),
+                logs=tuple(map(rows.log, logs)),
+            )
+
+        return self._file.read_consistently(read)
+
+    def _agents_above(self, connection: apsw.Connection, agent_id: str) -> tuple[AgentRecord, ...]:
+        found: list[AgentRecord] = []
+        above: str | None = agent_id
+        while above is not None and (agent := self._agent(connection, above)) is not None:
+            found.append(agent)
+            above = agent.parent_id
+        return tuple(reversed(found))
+
+    def find_chunks(self, digests: Collection[bytes]) -> set[bytes]:
+        found = self._rows("chunks.find", (self.tenant, hex_list(digests))) if digests else []
+        return {digest for (digest,) in found}
+
+    def stage_chunks(self, chunks: Mapping[bytes, Buffer]) -> None:
+        packed = self._packed(chunks)
+        self._file.write(lambda connection: self._add_chunks(connection, packed))
+
+    def add_session(
+        self,
+        copy: SessionCopy,
+        payloads: Callable[[str], Payload],
+        *,
+        indexes: Mapping[bytes, Buffer],
+        leaves: Collection[bytes],
+        pack_required: bool = False,
+    ) -> SessionRecord:
+        check_copy(copy)
+        packed = self._packed(indexes)
+        wanted = list(leaves)
+        key = (self.tenant, copy.session.id)
+        commits = {one.workspace_commit for one in copy.checkpoints} - {None}
+
+        def add(connection: apsw.Connection) -> SessionRecord:
+            if self._session_row(connection, copy.session.id) is not None:
+                raise SessionExists(f"a session with the id {copy.session.id!r} exists already")
+            self._add_chunks(connection, packed)
+            for at in range(0, len(wanted), _ASKED_AT_ONCE):
+                self._require_chunks(connection, wanted[at : at + _ASKED_AT_ONCE])
+            if pack_required:
+                self._require_packs(connection, [one for one in commits if one is not None])
+            for agent in copy.agents:
+                if self._agent(connection, agent.id) is None:
+                    self._insert_agent_row(connection, _agent_row(agent))
+            connection.execute(SQL["sqlite.transfer.session"], (self.tenant, *_session_row(copy)))
+            for one in copy.checkpoints:
+                self._add_copied(connection, copy, one, payloads(one.id))
+            self._add_rest(connection, copy)
+            return rows.session(all_rows(connection, "sessions.find", key)[0])
+
+        return self._file.write(add)
+
+    def _add_copied(
+        self,
+        connection: apsw.Connection,
+        copy: SessionCopy,
+        record: CheckpointRecord,
+        payload: Payload,
+    ) -> None:
+        draft = check_copied(copy, record, payload)
+        (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+        connection.execute(
+            SQL["sqlite.transfer.checkpoint"],
+            (
+                self.tenant,
+                draft.id,
+                draft.session_id,
+                record.agent_id,
+                draft.namespace,
+                seq,
+                draft.external_id,
+                draft.parent_id,
+                draft.name,
+                draft.label,
+                draft.description,
+                draft.checkpoint_type,
+                draft.retention_class,
+                draft.run_id,
+                draft.version,
+                draft.size_bytes,
+                record.stored_bytes,
+                draft.git_branch,
+                draft.git_commit,
+                draft.git_uncommitted,
+                draft.workspace_commit,
+                draft.resumable,
+                draft.pinned,
+                _stamp(record.expires_at),
+                document_text(record.metadata),
+                _stamp(record.created_at),
+                _stamp(record.restored_at),
+                _stamp(copy.consumed.get(record.id)),
+                payload.manifest,
+                payload.refs,
+            ),
+        )
+        if not connection.changes():
+            raise CheckpointExists(f"the id {record.id} belongs to another session")
+
+    def _add_rest(self, connection: apsw.Connection, copy: SessionCopy) -> None:
+        key = (self.tenant, copy.session.id)
+        for write in copy.writes:
+            one, payload = write.record, write.record.payload
+            line = (write.namespace, one.external_id, one.task_id, one.index, one.task_path)
+            content = (one.channel, payload.manifest, payload.refs, _stamp(write.created_at))
+            connection.execute(SQL["sqlite.write.insert"], (*key, *line, *content))
+        for effect in copy.effects:
+            result = effect.payload
+            connection.execute(
+                SQL["sqlite.transfer.effect"],
+                (
+                    *key,
+                    effect.key,
+                    effect.occurrence,
+                    effect.name,
+                    effect.fingerprint,
+                    effect.status,
+                    effect.attempt_id,
+                    effect.attempts,
+                    None if result is None else result.manifest,
+                    b"" if result is None else result.refs,
+                    document_text(effect.error, "error"),
+                    _stamp(effect.started_at),
+                    _stamp(effect.finished_at),
+                ),
+            )
+        for log in copy.logs:
+            data = document_text(log.data, "log data")
+            values = (*key, log.level, log.message, data, _stamp(log.created_at))
+            all_rows(connection, "logs.insert", values)
+
+
+def _stamp(moment: datetime | None) -> str | None:
+    return None if moment is None else stamp(as_utc(moment, "a time of the session"))
+
+
+def _agent_row(agent: AgentRecord) -> Row:
+    return (
+        agent.id,
+        agent.name,
+        agent.agent_type,
+        agent.status,
+        agent.parent_id,
+        agent.depth_level,
+        document_text(agent.metadata),
+        _stamp(agent.created_at),
+        _stamp(agent.updated_at),
+        _stamp(agent.completed_at),
+    )
+
+
+def _session_row(copy: SessionCopy) -> Row:
+    one = copy.session
+    return (
+        one.id,
+        one.agent_id,
+        one.agent_type,
+        one.task_description,
+        one.status,
+        one.continues_id,
+        one.forked_from,
+        _stamp(one.paused_at),
+        _stamp(one.paused_until),
+        one.pause_reason,
+        _stamp(one.resumed_at),
+        document_text(one.metadata),
+        _stamp(one.created_at),
+        _stamp(one.updated_at),
+        one.recoveries,
+        one.project_dir,
+    )
+
+
+def _write_copy(row: Row) -> WriteCopy:
+    namespace, created_at, *rest = row
+    values: Any = (*rest[:5], Payload(*rest[5:]))
+    return WriteCopy(namespace, WriteRecord(*values), datetime.fromisoformat(created_at))
