@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 
 from benchmarks import report
@@ -22,6 +23,8 @@ def main() -> None:
     rows: list[Row] = []
     try:
         for name in arguments.only or FIGURES:
+            # What the last figure left to be written would be waited for by the next one's commits.
+            os.sync()
             began = time.monotonic()
             measured = measure(name, run)
             rows += measured

@@ -27,6 +27,8 @@ FIGURES = (
     "sessions",
     "small_states",
     "steps",
+    "autosave",
+    "resume",
     "workspace",
 )
 

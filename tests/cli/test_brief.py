@@ -141,7 +141,7 @@ def test_decide_does_not_take_the_session_from_its_worker(
 def test_a_new_process_tells_a_session_of_a_thousand_checkpoints_and_ten_megabytes(
     cli: CommandLine, record_property: Callable[[str, object], None]
 ) -> None:
-    """The time is recorded with the test; `benchmarks/resume.py` measures it with care."""
+    """The time is recorded with the test; `make bench` measures it with care."""
     with SessionManager.open(project_dir=cli.project) as manager:
         session = manager.create_session("implementer", task_description="Move auth to OAuth")
         for number in range(999):
