@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from holdfast.durable import sync_directory
 from holdfast.errors import HandoffRefused
 
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
@@ -37,7 +38,7 @@ def create_new(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
     finally:
         aside.unlink()
-    _sync_directory(path.parent)
+    _sync_names(path.parent)
 
 
 def replace_file(path: Path, before: bytes, after: bytes) -> bool:
@@ -50,7 +51,7 @@ def replace_file(path: Path, before: bytes, after: bytes) -> bool:
     finally:
         with suppress(FileNotFoundError):
             aside.unlink()
-    _sync_directory(path.parent)
+    _sync_names(path.parent)
     return True
 
 
@@ -64,11 +65,7 @@ def _written_aside(folder: Path, data: bytes, *, mode: int) -> Path:
     return Path(name)
 
 
-def _sync_directory(folder: Path) -> None:
+def _sync_names(folder: Path) -> None:
     # Not every system opens directories; the file itself is synced in any case.
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_directory(folder)

@@ -24,6 +24,7 @@ from typing import Final, TypeVar
 
 import apsw
 
+from holdfast.durable import sync_directory
 from holdfast.errors import NotADatabase, StoreBusy, StoreClosed, StoreFull, StoreUnavailable
 from holdfast.sql import queries
 from holdfast.stores.sqlite_errors import ADVICE, translated
@@ -271,7 +272,9 @@ class DatabaseFile:
             parent = parent.parent
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in made:
-            sync_directory(directory.parent)
+            # Not every system can open a directory; there the file system keeps its own order.
+            with suppress(OSError):
+                sync_directory(directory.parent)
         with _opening:
             try:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -367,17 +370,6 @@ def prepare(connection: apsw.Connection) -> None:
     connection.pragma("checkpoint_fullfsync", True)
     connection.pragma("journal_size_limit", LOG_BYTES)
     connection.pragma("cache_size", -CACHE_KIBIBYTES)
-
-
-def sync_directory(path: Path) -> None:
-    """Put the names in a directory on the disk."""
-    # Not every system can open a directory; there the file system keeps its own order.
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _before_fork() -> None:

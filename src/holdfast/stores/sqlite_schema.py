@@ -12,11 +12,12 @@ from pathlib import Path
 
 import apsw
 
+from holdfast.durable import sync_directory
 from holdfast.errors import NotADatabase, SchemaMissing
 from holdfast.model import utc_now
 from holdfast.sql import migrations
 from holdfast.stores.migrate import pending, require_current
-from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, prepare, sync_directory
+from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, prepare
 from holdfast.stores.sqlite_rows import Row, stamp
 
 
@@ -103,7 +104,9 @@ def back_up(file: DatabaseFile, target: Path) -> None:
     with partial.open("rb+") as written:
         os.fsync(written.fileno())
     os.replace(partial, target)
-    sync_directory(target.parent)
+    # Not every system can open a directory; there the file system keeps its own order.
+    with suppress(OSError):
+        sync_directory(target.parent)
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from holdfast.workspace.base import Change, Entry, Skipped
+from holdfast.workspace.paths import parents
 from holdfast.workspace.plan import Plan
 from holdfast.workspace.private_store import PrivateStore
 
@@ -134,9 +135,7 @@ class Applier:
 
     def _is_blocked(self, path: str) -> bool:
         """Whether a file that is left alone is in the way of a path."""
-        return bool(self._conflicts) and any(
-            one in self._conflicts for one in _with_parents(os.path.dirname(path))
-        )
+        return bool(self._conflicts) and any(one in self._conflicts for one in parents(path))
 
     # Deleting --------------------------------------------------------------------------------
 
@@ -161,17 +160,17 @@ class Applier:
 
     def _remove_folders(self, plan: Plan) -> None:
         """Remove directories that lost their last file, unless something else is left in them."""
-        wanted = {path: None for one in plan.empty_new for path in _with_parents(one)}
+        wanted = {path: None for one in plan.empty_new for path in (one, *parents(one))}
         folders: dict[str, None] = {}
         for one in plan.changes:
             if one.new is None or _swaps(one):
-                folders |= dict.fromkeys(_with_parents(os.path.dirname(one.path)))
+                folders |= dict.fromkeys(parents(one.path))
             elif one.old is None:
                 # Where a file is to come, only empty directories may be in the way.
                 folders |= dict.fromkeys(self._folders_below(one.path))
         for path in plan.empty_old:
             if path not in wanted:
-                folders |= dict.fromkeys((*_with_parents(path), *self._folders_below(path)))
+                folders |= dict.fromkeys((path, *parents(path), *self._folders_below(path)))
         for path in sorted(folders.keys() - wanted.keys(), key=lambda one: -one.count("/")):
             parent, name = os.path.split(path)
             with (
@@ -420,9 +419,3 @@ def _swaps(change: Change) -> bool:
         and change.new is not None
         and (change.old.mode[:3] != change.new.mode[:3])
     )
-
-
-def _with_parents(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        path = os.path.dirname(path)

@@ -37,7 +37,8 @@ from holdfast.workspace.base import (
 )
 from holdfast.workspace.details import Details, learn_defaults
 from holdfast.workspace.graft import Graft
-from holdfast.workspace.ignores import excludes_for, tracked_although_ignored
+from holdfast.workspace.ignores import excludes_for, ignored_among, tracked_although_ignored
+from holdfast.workspace.paths import batches, folders_of, join, parents, split, within
 from holdfast.workspace.position import capture_position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline, Git, finish, finish_heard
@@ -50,7 +51,6 @@ NOTE: Final = "last.json"
 # Above so many files git writes one pack instead of a file each: a first snapshot is faster by half.
 _MANY: Final = 500
 _AT_ONCE: Final = 2000
-_ARGUMENTS: Final = 400
 # What changed within this time may change again without its time stamp telling.
 _RACY_NS: Final = 2_000_000_000
 _TICK_NS: Final = 50_000_000
@@ -213,13 +213,13 @@ class Capture:
                     out = finish(dirty_process, arguments, deadline=self._deadline)
             finally:
                 other = finish(other_process, others, deadline=self._deadline)
-        dirty = _split(out)
+        dirty = split(out)
         self._consider(dirty, known=True)
         if swapped := [path for path in dirty if self._is_folder(path)]:
             # Git does not look into a directory as long as it knows a file by that name.
             self._forget(swapped)
             other = git.run(*others, index=self._index, deadline=self._deadline)
-        self._consider(self._expand(_split(other)))
+        self._consider(self._expand(split(other)))
         self._consider(self._included())
         self._consider(self._forced(tracked), known=True)
         self._forget_ignored()
@@ -227,7 +227,7 @@ class Capture:
     def _listed(self, told: Iterable[str]) -> list[str]:
         """Return the files that told paths are or hold, those that are gone too."""
         found = []
-        for some in _batches(sorted(set(told)), _ARGUMENTS):
+        for some in batches(sorted(set(told))):
             found += self._paths("ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some)
         return found
 
@@ -252,7 +252,7 @@ class Capture:
 
     def _passes_link(self, path: str) -> bool:
         """Whether a path leads to a file that a snapshot knows by another name."""
-        return any((self._store.root / above).is_symlink() for above in _parents([path]))
+        return any((self._store.root / above).is_symlink() for above in parents(path))
 
     def _may_hide_files(self) -> bool:
         """Whether a directory may hold files that are captured although git does not list them."""
@@ -318,7 +318,7 @@ class Capture:
         out = (git or self._store.git).run(
             *arguments, index=index or self._index, deadline=self._deadline
         )
-        return _split(out)
+        return split(out)
 
     def _expand(self, others: Iterable[str]) -> Iterator[str]:
         """Yield the files among untracked entries, those inside of directories too."""
@@ -332,7 +332,7 @@ class Capture:
         plain = [path for path in folders if path not in set(nested)]
         full = [path for path in plain if self._has_files(path)]
         self._hollow = None if full or nested else plain
-        for some in _batches(full, _ARGUMENTS):
+        for some in batches(full):
             listed = self._paths("ls-files", "-z", "-o", "--exclude-standard", "--", *some)
             for path in listed:
                 if path.endswith("/"):
@@ -445,7 +445,7 @@ class Capture:
         ignored = self._paths("ls-files", "-z", "-c", "-i", "--exclude-standard")
         tracked = set(self._tracked_although_ignored(self._repositories())) if ignored else set()
         for path in ignored:
-            if path not in tracked and not _within(path, self._limits.include):
+            if path not in tracked and not within(path, self._limits.include):
                 self._found.add.pop(path, None)
                 self._found.drop.add(path)
 
@@ -559,7 +559,7 @@ class Capture:
 
     def _learn_defaults(self) -> tuple[int, int, int]:
         files = [one.st_mode for one in self._found.add.values() if stat.S_ISREG(one.st_mode)]
-        folders = [_lstat(self._store.root / path) for path in _parents(self._found.add)]
+        folders = [_lstat(self._store.root / path) for path in folders_of(self._found.add)]
         return learn_defaults(files, [one.st_mode for one in folders if one is not None])
 
     # Recording -------------------------------------------------------------------------------
@@ -581,7 +581,7 @@ class Capture:
         nothing = "0" * self._store.id_digits()
         self._store.git.run(
             "update-index", "-z", "--index-info",
-            stdin=_join(f"0 {nothing}\t{path}" for path in paths),
+            stdin=join(f"0 {nothing}\t{path}" for path in paths),
             index=self._own_index(), deadline=self._deadline,
         )  # fmt: skip
 
@@ -594,7 +594,7 @@ class Capture:
         packed = ("-c", "core.bigFileThreshold=1") if len(found.add) > _MANY else ()
         done = 0
         paths = list(found.add)
-        for some in _batches(paths, _AT_ONCE):
+        for some in batches(paths, _AT_ONCE):
             self._add(some, packed, rescue)
             done += len(some)
             if self._progress is not None:
@@ -608,7 +608,7 @@ class Capture:
             process = git.start(*arguments, index=index)
             try:
                 _, said = finish_heard(
-                    process, ("update-index",), stdin=_join(paths), deadline=self._deadline
+                    process, ("update-index",), stdin=join(paths), deadline=self._deadline
                 )
             except WorkspaceUnavailable as error:
                 index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
@@ -672,15 +672,11 @@ class Capture:
             self._found.skipped[path] = "unreadable"
 
     def _ignored(self, folders: Iterable[str]) -> set[str]:
-        listed = _join(f"{folder}/" for folder in folders)
+        listed = [f"{folder}/" for folder in folders]
         if not listed:
             return set()
-        out = self._store.git.run(
-            "check-ignore", "--no-index", "-z", "--stdin", stdin=listed, ok=(0, 1),
-            # This command takes no pathspecs, and refuses to be told how to read them.
-            variables={"GIT_LITERAL_PATHSPECS": "0"}, deadline=self._deadline,
-        )  # fmt: skip
-        return {path.rstrip("/") for path in _split(out)}
+        ignored = ignored_among(self._store.git, listed, deadline=self._deadline)
+        return {path.rstrip("/") for path in ignored}
 
     def _is_special(self, path: Path) -> bool:
         looked = _lstat(path)
@@ -792,7 +788,7 @@ class Capture:
         """
         known: dict[str, list[Any]] = self._note.get("folders", {})
         folders = {"": [0, []], **known}
-        for path in _parents((*self._found.add, *(f"{one}/" for one in self._found.empty))):
+        for path in folders_of((*self._found.add, *(f"{one}/" for one in self._found.empty))):
             folders.setdefault(path, [0, []])
         kept: dict[str, list[Any]] = {}
         looked_at = folders if full else {path: one for path, one in folders.items() if not one[0]}
@@ -853,32 +849,6 @@ def _made_in(store: PrivateStore) -> list[int]:
 def _known_details(note: dict[str, Any]) -> Details:
     message = note.get("message")
     return Details.from_message(message.encode()) if isinstance(message, str) else Details()
-
-
-def _parents(paths: Iterable[str]) -> dict[str, None]:
-    """Return the directories that some paths lie in, without the project's own."""
-    found: dict[str, None] = {}
-    for path in paths:
-        while (path := path.rpartition("/")[0]) and path not in found:
-            found[path] = None
-    return found
-
-
-def _split(out: bytes) -> list[str]:
-    return [path for path in out.decode("utf-8", "surrogateescape").split("\0") if path]
-
-
-def _join(paths: Iterable[str]) -> bytes:
-    return "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-
-
-def _batches(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(paths), size):
-        yield paths[start : start + size]
-
-
-def _within(path: str, folders: Iterable[str]) -> bool:
-    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in folders)
 
 
 def _is_repository(folder: Path) -> bool:

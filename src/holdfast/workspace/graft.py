@@ -13,6 +13,7 @@ from hashlib import new as new_hash
 from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceUnavailable
+from holdfast.workspace.paths import lines
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline
 
@@ -92,8 +93,7 @@ def _hash(store: PrivateStore, paths: Sequence[str], deadline: Deadline) -> list
         return []
     out = store.incoming.git.run(
         "hash-object", "-w", "-t", "blob", "--no-filters", "--stdin-paths",
-        stdin="".join(f"{path}\n" for path in paths).encode("utf-8", "surrogateescape"),
-        deadline=deadline,
+        stdin=lines(paths), deadline=deadline,
     )  # fmt: skip
     return out.decode().split()
 

@@ -6,13 +6,14 @@ a larger repository, the rules of the directories above it, rewritten to be read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from holdfast.config import AGENTS_DIR, DATABASE
 from holdfast.workspace.base import NEVER_CAPTURED, STORE
-from holdfast.workspace.process import Deadline
+from holdfast.workspace.paths import join, split
+from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository
 
 # The stores of projects that lie in this one. A capture leaves them out whatever the rules say; with these
@@ -38,8 +39,17 @@ def tracked_although_ignored(root: Path, repository: Repository, deadline: Deadl
     out = repository.git(disarm=False).run(
         "ls-files", "-z", "-c", "-i", "--exclude-standard", cwd=root, deadline=deadline
     )
-    paths = out.decode("utf-8", "surrogateescape").split("\0")
-    return [path for path in dict.fromkeys(paths) if path]
+    return list(dict.fromkeys(split(out)))
+
+
+def ignored_among(git: Git, paths: Iterable[str], *, deadline: Deadline | None = None) -> list[str]:
+    """Return those paths that the rules which ``git`` reads ignore, whether it knows them or not."""
+    out = git.run(
+        "check-ignore", "--no-index", "-z", "--stdin", stdin=join(paths), ok=(0, 1),
+        # This command takes no pathspecs, and refuses to be told how to read them.
+        variables={"GIT_LITERAL_PATHSPECS": "0"}, deadline=deadline,
+    )  # fmt: skip
+    return split(out)
 
 
 def _rules(path: Path) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from holdfast.durable import sync_directory
 from holdfast.workspace.process import Git
 
 try:
@@ -114,12 +115,3 @@ class Incoming:
         finally:
             os.close(handle)
             os.unlink(self._folder / "sync")
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

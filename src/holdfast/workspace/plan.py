@@ -6,7 +6,7 @@ process if this one dies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.details import Details
+from holdfast.workspace.ignores import ignored_among
+from holdfast.workspace.paths import folders_of, parents, within
 from holdfast.workspace.private_store import ASIDE, PrivateStore
 from holdfast.workspace.process import Git
 from holdfast.workspace.trees import Difference, check_path, checked_difference
@@ -129,15 +131,15 @@ def make_plan(
     plan = Plan()
     uncaptured = {one.path for one in (*now.details.skipped, *target.details.skipped)}
     difference = checked_difference(store, now.tree, target.tree)
-    changes = [one for one in difference.files if _within(one.path, paths)]
+    changes = [one for one in difference.files if within(one.path, paths)]
     gone = [one.path for one in changes if one.kind == "deleted"]
     hollow = [path for path in now.details.empty if path not in set(target.details.empty)]
     ignored = _ignored_by(store, target, gone, hollow) if gone or hollow else set()
-    ignored = {path for path in ignored if not _within(path, target.details.included)}
+    ignored = {path for path in ignored if not within(path, target.details.included)}
     for change in changes:
         if store.is_own(change.path):
             plan.kept.append(Skipped(change.path, "a database of checkpoints is left as it is"))
-        elif not uncaptured.isdisjoint((change.path, *_parents(change.path))):
+        elif not uncaptured.isdisjoint((change.path, *parents(change.path))):
             plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
         elif change.kind == "deleted" and change.path in ignored:
             plan.kept.append(Skipped(change.path, "the checkpoint's ignore rules leave it out"))
@@ -149,12 +151,12 @@ def make_plan(
             plan.changes.append(change)
     left_alone = {one.path for one in (*plan.kept, *plan.conflicts)}
     # Those that a change makes empty or fills too, whatever was asked for: they stay directories.
-    worked_in = _folders_of(one.path for one in plan.changes)
+    worked_in = set(folders_of(one.path for one in plan.changes))
     plan.empty_old, plan.empty_new = (
         [
             path
             for path in side.details.empty
-            if (path in worked_in or (keep is None and _within(path, paths)))
+            if (path in worked_in or (keep is None and within(path, paths)))
             and not store.is_own(path)
         ]
         for side in (now, target)
@@ -190,7 +192,7 @@ def _plan_modes(
         change = touched.get(path)
         entry = change.new if change else same[path]
         was = change.old if change else entry
-        if entry is None or entry.mode == "120000" or not _within(path, paths):
+        if entry is None or entry.mode == "120000" or not within(path, paths):
             continue
         mode = new.mode_of(path, entry.mode)
         before = old.mode_of(path, was.mode) if was and was.mode != "120000" else mode
@@ -212,9 +214,11 @@ def _plan_folder_modes(
     the work: a process that is killed may leave it open.
     """
     old, new = now.details, target.details
-    files = _folders_of(one.path for one in plan.changes)
-    empty_here, empty_there = (_folders_of(f"{one}/" for one in side.empty) for side in (old, new))
-    worked_in = files | _folders_of(f"{one}/" for one in plan.empty_old + plan.empty_new)
+    files = set(folders_of(one.path for one in plan.changes))
+    empty_here, empty_there = (
+        set(folders_of(f"{one}/" for one in side.empty)) for side in (old, new)
+    )
+    worked_in = files | set(folders_of(f"{one}/" for one in plan.empty_old + plan.empty_new))
     if old.defaults[2] != new.defaults[2]:
         here, there = store.folders(now.tree), store.folders(target.tree)
         suspects = (here & there) | old.directories.keys() | new.directories.keys() | worked_in
@@ -231,23 +235,8 @@ def _plan_folder_modes(
     for path in sorted(suspects & (here | there)):
         before = (old if path in here else new).mode_of_directory(path)
         mode = (new if path in there else old).mode_of_directory(path)
-        if path in worked_in or (before != mode and _within(path, paths)):
+        if path in worked_in or (before != mode and within(path, paths)):
             plan.folder_modes[path] = (before, mode)
-
-
-def _folders_of(paths: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        for folder in _parents(path):
-            if folder in found:
-                break
-            found.add(folder)
-    return found
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
 
 
 def _ignored_by(store: PrivateStore, side: Side, files: list[str], folders: list[str]) -> set[str]:
@@ -278,23 +267,9 @@ def _ignored_by(store: PrivateStore, side: Side, files: list[str], folders: list
         _write(top / "git" / "objects" / ".empty", b"")
         _write(top / "git" / "refs" / ".empty", b"")
         git = Git(top / "git", work_tree=top / "tree")
-        listed = "".join(f"{path}\0" for path in (*files, *folders)).encode(
-            "utf-8", "surrogateescape"
-        )
-        out = git.run(
-            "check-ignore", "--no-index", "-z", "--stdin",
-            # This command takes no pathspecs, and refuses to be told how to read them.
-            stdin=listed, variables={"GIT_LITERAL_PATHSPECS": "0"}, ok=(0, 1),
-        )  # fmt: skip
-    return {path for path in out.decode("utf-8", "surrogateescape").split("\0") if path}
+        return set(ignored_among(git, (*files, *folders)))
 
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-
-
-def _within(path: str, folders: list[str] | None) -> bool:
-    return folders is None or any(
-        one == "." or path == one or path.startswith(f"{one}/") for one in folders
-    )

@@ -20,10 +20,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from holdfast.durable import sync_directory
 from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
 from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
-from holdfast.workspace.incoming import sync_directory
+from holdfast.workspace.paths import lines
 from holdfast.workspace.private_store import ASIDE, PrivateStore
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository, Status
@@ -121,15 +122,15 @@ def capture_position(
         files = [*([str(whole)] if index else ()), *(str(path) for path in notes)]
         blobs = git.run(
             "hash-object", "-w", "-t", "blob", "--no-filters", "--stdin-paths",
-            stdin="".join(f"{path}\n" for path in files).encode("utf-8", "surrogateescape"),
+            stdin=lines(files),
             # Git reads these names from the top of its work tree, wherever it was started.
             variables={"GIT_WORK_TREE": str(repository.git_dir)}, cwd=repository.git_dir,
             deadline=deadline,
         ).decode().split()  # fmt: skip
     names = [*("index" for _ in index), *(f"note.{quote(str(path), safe='')}" for path in notes)]
-    lines = [f"100644 blob {blob}\t{name}" for name, blob in zip(names, blobs, strict=True)]
-    lines += [f"100644 blob {blob}\tstaged.{blob}" for blob in staged]
-    tree = git.run("mktree", stdin="\n".join([*lines, ""]).encode(), deadline=deadline)
+    listed = [f"100644 blob {blob}\t{name}" for name, blob in zip(names, blobs, strict=True)]
+    listed += [f"100644 blob {blob}\tstaged.{blob}" for blob in staged]
+    tree = git.run("mktree", stdin="\n".join([*listed, ""]).encode(), deadline=deadline)
     commit = store.commit(tree.decode().strip(), b"position\n", deadline=deadline)
     note["position_mark"] = mark
     return commit
@@ -359,12 +360,12 @@ class Mover:
         out = self._git.run("worktree", "list", "--porcelain", "-z").decode("utf-8", "replace")
         used = set()
         for block in out.split("\0\0"):
-            lines = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
-            here = os.path.realpath(lines.get("worktree", "")) == os.path.realpath(
+            words = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
+            here = os.path.realpath(words.get("worktree", "")) == os.path.realpath(
                 self._repository.top
             )
-            if not here and "branch" in lines:
-                used.add(lines["branch"])
+            if not here and "branch" in words:
+                used.add(words["branch"])
         return used
 
     def _move_references(self, there: str | None, detached: str | None) -> None:
@@ -495,7 +496,7 @@ def _of_bearable_size(
     deadline: Deadline,
 ) -> list[str]:
     """Return the objects that a cap and the room that is left allow, and count that room."""
-    listed = "".join(f"{name}\n" for name in names).encode()
+    listed = lines(names)
     out = source.git(disarm=False).run(
         "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=listed, deadline=deadline
     )
@@ -511,7 +512,7 @@ def _of_bearable_size(
 
 def _copy_objects(source: Repository, target: Git, names: list[str], deadline: Deadline) -> None:
     if names:
-        listed = "".join(f"{name}\n" for name in names).encode()
+        listed = lines(names)
         pack = source.git(disarm=False).run(
             "pack-objects", "--stdout", "-q", stdin=listed, deadline=deadline
         )
@@ -525,7 +526,7 @@ def _copy_objects_back(store: PrivateStore, target: Git, extra: str) -> None:
         entry.blob for name, entry in store.entries(tree).items() if name.startswith("staged.")
     ]
     if staged:
-        listed = "".join(f"{name}\n" for name in staged).encode()
+        listed = lines(staged)
         pack = store.git.run("pack-objects", "--stdout", "-q", stdin=listed)
         target.run("unpack-objects", "-q", stdin=pack)
 

@@ -25,6 +25,7 @@ from hashlib import new as new_hash
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
+from holdfast.durable import sync_directory
 from holdfast.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
@@ -34,7 +35,8 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.workspace.base import Entry, Problem, is_own
-from holdfast.workspace.incoming import UNFINISHED, Incoming, sync_directory
+from holdfast.workspace.incoming import UNFINISHED, Incoming
+from holdfast.workspace.paths import batches, lines, split
 from holdfast.workspace.process import HELD, NO_ROOM, Deadline, Git
 
 try:
@@ -75,7 +77,6 @@ _AUTHOR: Final = {
     for what, value in (("NAME", "holdfast"), ("EMAIL", "holdfast"), ("DATE", "@0 +0000"))
 }
 _PATIENCE: Final = 60.0
-_ARGUMENTS: Final = 400
 _WORK, _USE = "work.lock", "use.lock"
 # What stands in the lock file while its holder is at work, and after it let go in peace.
 _BUSY, _DONE = b"1", b"0"
@@ -299,7 +300,7 @@ class PrivateStore:
             return
         with tempfile.TemporaryFile() as names_file:
             # From a file: git answers before it has read the last name, and a pipe could fill up.
-            names_file.write("".join(f"{name}\n" for name in wanted).encode())
+            names_file.write(lines(wanted))
             names_file.seek(0)
             process = self.git.start("cat-file", "--batch", "--buffer", stdin=names_file)
         answers = cast("IO[bytes]", process.stdout)
@@ -328,45 +329,42 @@ class PrivateStore:
         """Return the files of a tree by path."""
         out = self.git.run("ls-tree", "-r", "-z", "--full-tree", "--", tree, *paths)
         found = {}
-        for line in out.decode("utf-8", "surrogateescape").split("\0"):
-            if line:
-                mode, _, rest = line.partition(" ")
-                _, _, rest = rest.partition(" ")
-                blob, _, path = rest.partition("\t")
-                found[path] = Entry(mode, blob)
+        for line in split(out):
+            mode, _, rest = line.partition(" ")
+            _, _, rest = rest.partition(" ")
+            blob, _, path = rest.partition("\t")
+            found[path] = Entry(mode, blob)
         return found
 
     def sized_entries(self, tree: str) -> dict[str, tuple[Entry, int]]:
         """Return the files of a tree by path, each with its size: slower, for people to look at."""
         out = self.git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree)
         found = {}
-        for line in out.decode("utf-8", "surrogateescape").split("\0"):
-            if line:
-                columns, _, path = line.partition("\t")
-                mode, _, blob, size = columns.split()
-                found[path] = (Entry(mode, blob), int(size))
+        for line in split(out):
+            columns, _, path = line.partition("\t")
+            mode, _, blob, size = columns.split()
+            found[path] = (Entry(mode, blob), int(size))
         return found
 
     def entries_of(self, tree: str, paths: Sequence[str]) -> dict[str, Entry]:
         """Return some files of a tree, as far as it has them."""
         found: dict[str, Entry] = {}
-        for start in range(0, len(paths), _ARGUMENTS):
-            found |= self.entries(tree, paths[start : start + _ARGUMENTS])
+        for some in batches(paths):
+            found |= self.entries(tree, some)
         return {path: found[path] for path in paths if path in found}
 
     def folders(self, tree: str, paths: Sequence[str] | None = None) -> set[str]:
         """Return the directories of a tree; with ``paths`` only those among them."""
         if paths is None:
-            return _names(
-                self.git.run("ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", tree)
+            return set(
+                split(self.git.run("ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", tree))
             )
         found: set[str] = set()
-        for start in range(0, len(paths), _ARGUMENTS):
-            some = paths[start : start + _ARGUMENTS]
+        for some in batches(paths):
             out = self.git.run(
                 "ls-tree", "-d", "-z", "--name-only", "--full-tree", "--", tree, *some
             )
-            found |= _names(out)
+            found.update(split(out))
         return found
 
     def read_folders(
@@ -377,7 +375,7 @@ class PrivateStore:
         ``paths`` begins with the top, and each is preceded by the one above it. One that the tree
         lacks is empty. Returns None where something else has the name, or where it cannot be read.
         """
-        names = "".join(f"{tree}:{path}\n" for path in paths).encode("utf-8", "surrogateescape")
+        names = lines(f"{tree}:{path}" for path in paths)
         out = self.git.run("cat-file", "--batch", stdin=names)
         found: dict[str, dict[str, tuple[str, str]]] = {}
         place = 0
@@ -414,8 +412,8 @@ class PrivateStore:
             one for one in sorted(wanted) if _read(self.home / one).strip() != commit.encode()
         ]
         if missing:
-            lines = "".join(f"update {one} {commit}\n" for one in missing)
-            self.git.run("update-ref", "--stdin", stdin=lines.encode(), deadline=deadline)
+            updates = lines(f"update {one} {commit}" for one in missing)
+            self.git.run("update-ref", "--stdin", stdin=updates, deadline=deadline)
             # Git syncs the files. Their names must last too: the database may be on another disk.
             for folder in sorted({above for one in missing for above in Path(one).parents}):
                 sync_directory(self.home / folder)
@@ -437,9 +435,9 @@ class PrivateStore:
 
     def release(self, group: str, commits: Iterable[str]) -> None:
         """Let go of commits; `repack` then frees what nothing holds."""
-        lines = "".join(f"delete {_REFS}/{group}/{commit}\n" for commit in commits)
-        if lines:
-            self.git.run("update-ref", "--stdin", stdin=lines.encode())
+        updates = lines(f"delete {_REFS}/{group}/{commit}" for commit in commits)
+        if updates:
+            self.git.run("update-ref", "--stdin", stdin=updates)
 
     def repack(self) -> None:
         """Pack everything that is held into one pack and delete the rest. Needs both locks."""
@@ -459,7 +457,7 @@ class PrivateStore:
     def _first_problem(self, commits: list[str]) -> str | None:
         if not commits:
             return None
-        listed = "".join(f"{commit}\n" for commit in commits).encode()
+        listed = lines(commits)
         try:
             out = self.git.run(
                 "rev-list", "--objects", "--no-object-names", "--stdin", stdin=listed
@@ -530,10 +528,6 @@ def _entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str
         mode, _, name = data[place:end].decode("utf-8", "surrogateescape").partition(" ")
         place = end + 1 + id_size
         yield name, (mode, data[end + 1 : place].hex())
-
-
-def _names(out: bytes) -> set[str]:
-    return {name for name in out.decode("utf-8", "surrogateescape").split("\0") if name}
 
 
 def _inside(root: Path, path: Path) -> set[str]:

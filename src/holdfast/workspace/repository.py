@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceError
 from holdfast.workspace.base import NEVER_CAPTURED, GitState
+from holdfast.workspace.paths import split
 from holdfast.workspace.process import Deadline, Git, finish
 
 # What git leaves in its directory while something is in progress, and what that is called.
@@ -196,8 +197,7 @@ def _filters(git: Git, deadline: Deadline | None) -> tuple[str, ...]:
     listed = git.run(
         "config", "-z", "--name-only", "--get-regexp", "^filter[.]", ok=(0, 1), deadline=deadline
     )
-    names = listed.decode("utf-8", "surrogateescape").split("\0")
-    return tuple(dict.fromkeys(name.rpartition(".")[0] for name in names if name))
+    return tuple(dict.fromkeys(name.rpartition(".")[0] for name in split(listed)))
 
 
 def stamp(path: Path) -> list[int]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.workspace.base import GitState
+from holdfast.workspace.paths import within
 from holdfast.workspace.process import Deadline, finish
 from holdfast.workspace.repository import Repository, Status, stamp
 
@@ -105,11 +106,7 @@ def _merged(old: Status, new: Status, told: Sequence[str]) -> Status:
     """Return an older answer with what a newer one says about ``told`` paths."""
 
     def kept(paths: Iterable[str]) -> list[str]:
-        return [
-            path
-            for path in paths
-            if not any(path == one or path.startswith(f"{one}/") for one in told)
-        ]
+        return [path for path in paths if not within(path, told)]
 
     before, now = old.state, new.state
     moved = {source for source, _ in before.renamed}

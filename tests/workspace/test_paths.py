@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import Workspace
+from holdfast.workspace.base import Limits
+from holdfast.workspace.paths import batches, folders_of, join, lines, parents, split, within
+
+
+def test_paths_that_are_no_text_come_back_as_they_were() -> None:
+    paths = ["plain", "with\nline", "ä/ö", b"\xff\xfe".decode("utf-8", "surrogateescape")]
+    assert split(join(paths)) == paths
+    assert lines(paths[2:]) == "ä/ö\n".encode() + b"\xff\xfe\n"
+    assert split(b"") == []
+
+
+def test_parts_hold_every_path_once() -> None:
+    paths = [str(number) for number in range(7)]
+    assert [list(some) for some in batches(paths, 3)] == [paths[:3], paths[3:6], paths[6:]]
+    assert list(batches([], 3)) == []
+
+
+def test_directories_come_from_the_nearest_to_the_top() -> None:
+    assert list(parents("a/b/c")) == ["a/b", "a"]
+    assert list(parents("a")) == []
+    assert list(folders_of(["a/b/c", "a/d/e", "f", "g/"])) == ["a/b", "a", "a/d", "g"]
+
+
+@pytest.mark.parametrize(
+    ("path", "folders", "is_within"),
+    [
+        ("a/b", ["a"], True),
+        ("a/b", ["a/"], True),
+        ("a", ["a"], True),
+        ("a/b", ["."], True),
+        ("a/b", None, True),
+        ("ab", ["a", "a/"], False),
+        ("a/b", ["a/b/c"], False),
+        ("a/b", [], False),
+    ],
+    ids=str,
+)
+def test_a_path_lies_in_a_directory_however_that_is_spelled(
+    path: str, folders: list[str] | None, is_within: bool
+) -> None:
+    assert within(path, folders) is is_within
+
+
+@pytest.mark.parametrize("spelled", ["dist", "dist/", "."], ids=["plain", "slash", "all"])
+def test_included_files_come_and_go_however_their_directory_is_spelled(
+    tmp_path: Path, spelled: str
+) -> None:
+    (tmp_path / ".gitignore").write_text("dist/\n")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "first").write_text("first")
+    workspace = Workspace(tmp_path, limits=Limits(include=(spelled,)))
+    snapshot = workspace.snapshot()
+    (tmp_path / "dist" / "second").write_text("second")
+    (tmp_path / ".gitignore").write_text("dist/\nother/\n")
+    assert "dist/second" in workspace.files(workspace.snapshot().commit)
+    workspace.restore(snapshot.commit)
+    assert [one.name for one in (tmp_path / "dist").iterdir()] == ["first"]
