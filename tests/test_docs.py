@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.pages import ELSEWHERE, ROOT, blocks_of, run_page
+
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#]+)")
 
 
@@ -18,20 +17,30 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
+WITH_CODE = [page for page in PAGES if blocks_of(page)]
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+@pytest.mark.parametrize("page", [page for page in WITH_CODE if page not in ELSEWHERE], ids=name_of)
 def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
-    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
-    # One program a page, as a reader would type it: later blocks use what earlier ones defined.
-    program = compile("\n".join(blocks), name_of(page), "exec")
-    scope: dict[str, Any] = {"__name__": "__main__"}
-    exec(program, scope)  # noqa: S102 - the project's own documentation
+    run_page(page)
+
+
+def test_pages_that_need_a_framework_are_run_where_it_is_installed() -> None:
+    tests = ROOT / "tests" / "frameworks"
+    environments = {path.parent.name for path in tests.glob("*/constraints.txt")}
+    assert environments == set(ELSEWHERE.values())
+    assert ELSEWHERE.keys() <= set(WITH_CODE)
+    for framework in ELSEWHERE.values():
+        text = "".join(
+            path.read_text(encoding="utf-8") for path in (tests / framework).glob("*.py")
+        )
+        assert "run_page(PAGE)" in text
+        assert "run_example(" in text
+        assert "undescribed(" in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

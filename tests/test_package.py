@@ -70,3 +70,20 @@ def test_stored_data_never_becomes_code() -> None:
         if forbidden.search(line)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("openai_agents", "agents")],
+    ids=["openai_agents"],
+)
+def test_an_adapter_without_its_framework_names_the_extra(module: str, package: str) -> None:
+    code = (
+        "import sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "from holdfast.errors import MissingExtra\n"
+        f"try: import holdfast.integrations.{module}\n"
+        "except MissingExtra as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert f"pip install 'holdfast[{module.replace('_', '-')}]'" in done.stdout, done.stderr
