@@ -1,31 +1,28 @@
 """Conversations: threads that grow by any number of writers, of whom none overwrites another.
 
 The adapters of agent frameworks keep one state for each conversation, mostly a list of items that grows.
-Each version of it is a checkpoint of a thread, whole and yet stored at the cost of what was added. It
-consumes the version before it in the transaction that stores it, so of two writers who go on from one
-version exactly one does; the other looks again and repeats its change on what is there then:
+Each version of it is a checkpoint of a thread, whole and yet stored at the cost of what was added. It is
+stored only if the version that it goes on from is still the newest, which is checked in the same
+transaction. Of two writers who go on from one version exactly one does; the other reads again and
+repeats its change on what is there then:
 
     def add(last: Version | None) -> Draft:
         items = [] if last is None else last.state["items"]
         return Draft({"items": [*items, "hello"]})
 
     conversations.change("thread-7", add)
-
-The first version has no other to consume. A fixed external id, which a thread has once, takes that
-part; such a version is pinned, since trimming it would make room for a second first one.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
-from holdfast.errors import AlreadyResumed, CheckpointExists, CheckpointNotFound
+from holdfast.errors import StaleWriter
 from holdfast.ids import check_namespace, check_session_id, new_id
 from holdfast.locks import Lock
 from holdfast.model import (
@@ -141,14 +138,18 @@ class Conversations:
         It is durable when this returns. ``about`` is the metadata of a session that is new.
         """
         key = (thread_id, namespace)
+        # What this process stored last is the newest as a rule; the store says when it is not.
+        last = self._latest.find(key) or self.read(*key)
         while True:
-            last = self._last(key)
             draft = change(last)
-            if draft is None:
+            if draft is None and self._is_newest(key, last):
                 return last
-            with suppress(AlreadyResumed):
-                return self._go_on(key, draft, last, about)
-            # Somebody else was faster: what they stored is the last version now.
+            try:
+                if draft is not None:
+                    return self._put(key, draft, last, about)
+            except StaleWriter:
+                pass  # somebody else was faster
+            last = self.read(*key)
 
     def replace(
         self,
@@ -161,13 +162,10 @@ class Conversations:
     ) -> Version:
         """Store the version that comes after that one, or the first.
 
-        Raises `AlreadyResumed`, and stores nothing, when another one came after it, when it is gone,
-        or when the conversation has begun already.
+        Raises `StaleWriter`, and stores nothing, when that is not the newest one, or the first and the
+        conversation has begun already.
         """
-        head = self.head(thread_id, namespace)
-        if (None if head is None else head.id) != (None if after is None else after.id):
-            raise _overtaken(thread_id)
-        return self._go_on((thread_id, namespace), draft, after, about)
+        return self._put((thread_id, namespace), draft, after, about)
 
     def threads(self, about: Mapping[str, Any] | None = None) -> list[SessionRecord]:
         """List the sessions of this kind of face, those with that metadata, newest first."""
@@ -199,34 +197,9 @@ class Conversations:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _last(self, key: ThreadKey) -> Version | None:
-        """Return the last version, with a state that is shared with later ones."""
-        record = self.head(*key)
-        if record is None:
-            return None
-        known = self._latest.find(key, record.id)
-        return self.read(*key) if known is None else Version(record, known)
-
-    def _go_on(
-        self,
-        key: ThreadKey,
-        draft: Draft,
-        last: Version | None,
-        about: Mapping[str, Any] | None,
-    ) -> Version:
-        try:
-            return self._put(key, draft, last, about, alone=last is None)
-        except (CheckpointExists, CheckpointNotFound):
-            raise _overtaken(key[0]) from None
-        except AlreadyResumed:
-            head = self.head(*key)
-            if head is None or last is None or head.id != last.id:
-                raise _overtaken(key[0]) from None
-        # It is the last one and consumed all the same: what came after it was deleted, or it is a copy.
-        try:
-            return self._put(key, draft, last, about, alone=True)
-        except CheckpointExists:
-            raise _overtaken(key[0]) from None
+    def _is_newest(self, key: ThreadKey, version: Version | None) -> bool:
+        head = self.head(*key)
+        return (None if head is None else head.id) == (None if version is None else version.id)
 
     def _put(
         self,
@@ -234,12 +207,9 @@ class Conversations:
         draft: Draft,
         last: Version | None,
         about: Mapping[str, Any] | None,
-        *,
-        alone: bool,
     ) -> Version:
         thread_id, namespace = key
         checkpoint_id = new_id()
-        parent = None if last is None else last.id
         session = thread_session(self._store.tenant, self._kind, thread_id)
         for attempt in self._recorders.attempts(key, draft.state):
             with attempt as encoded:
@@ -249,10 +219,8 @@ class Conversations:
                         session_id=thread_id,
                         namespace=namespace,
                         name=checkpoint_id,
-                        external_id=f"after:{parent or 'nothing'}" if alone else None,
-                        pinned=alone,
-                        parent_id=parent,
-                        consumes=None if alone else parent,
+                        parent_id=None if last is None else last.id,
+                        follows="" if last is None else last.record.external_id or last.id,
                         manifest=encoded.manifest,
                         refs=encoded.refs,
                         chunks=encoded.chunks,
@@ -265,41 +233,35 @@ class Conversations:
                         session=replace(session, metadata=about),
                     )
                 )
-                self._latest.remember(key, checkpoint_id, draft.state, encoded.size_bytes)
-        return Version(stored.record, draft.state)
+                size = encoded.size_bytes
+        version = Version(stored.record, draft.state)
+        self._latest.remember(key, version, size)
+        return version
 
 
 class _Latest:
-    """The states of the last versions, as far as the memory for them reaches."""
+    """The versions that were stored last, as far as the memory for them reaches."""
 
     def __init__(self) -> None:
         self._lock = Lock(reset=self._forget)
         self._forget()
 
     def _forget(self) -> None:
-        self._known: OrderedDict[ThreadKey, tuple[str, dict[str, Any], int]] = OrderedDict()
+        self._known: OrderedDict[ThreadKey, tuple[Version, int]] = OrderedDict()
         self._bytes = 0
 
-    def find(self, key: ThreadKey, version: str) -> dict[str, Any] | None:
-        known = self._known.get(key)
-        return known[1] if known is not None and known[0] == version else None
+    def find(self, key: ThreadKey) -> Version | None:
+        return self._known.get(key, (None, 0))[0]
 
-    def remember(self, key: ThreadKey, version: str, state: dict[str, Any], size: int) -> None:
+    def remember(self, key: ThreadKey, version: Version, size: int) -> None:
         with self._lock:
-            self._bytes -= self._known.pop(key, ("", {}, 0))[2]
-            self._known[key] = (version, state, size)
+            self._bytes -= self._known.pop(key, (None, 0))[1]
+            self._known[key] = (version, size)
             self._bytes += size
             while self._bytes > REMEMBERED_BYTES:
-                self._bytes -= self._known.popitem(last=False)[1][2]
+                self._bytes -= self._known.popitem(last=False)[1][1]
 
 
 def joined(*parts: str) -> str:
     """Return one thread id for the several names that a framework gives a conversation."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
-
-
-def _overtaken(thread_id: str) -> AlreadyResumed:
-    return AlreadyResumed(
-        f"somebody else has changed the conversation {thread_id!r} since it was read. Nothing was "
-        f"stored: read it again and repeat the change"
-    )

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version
-from holdfast.errors import AlreadyResumed, CheckpointExists, MissingExtra, NothingToResume
+from holdfast.errors import (
+    AlreadyResumed,
+    CheckpointExists,
+    MissingExtra,
+    NothingToResume,
+    StaleWriter,
+)
 from holdfast.stores import Store
 from holdfast.waiting import in_thread
 
@@ -117,9 +123,9 @@ class HoldfastRunStates:
         before = None if after is None else after.version
         try:
             await in_thread(self._conversations.replace, name, draft, after=before, namespace=_RUNS)
-        except AlreadyResumed:
+        except StaleWriter:
             if after is not None:
-                raise
+                raise _taken(name) from None
             raise CheckpointExists(
                 f"a run is stored under the name {name!r} already. Nothing was stored: say after="
                 f"which version this one comes, or forget the other one first"
@@ -145,14 +151,14 @@ class HoldfastRunStates:
         """
         found = await self.load(name, agent, **options)
         if found.version.state["taken"] and not fork:
-            raise AlreadyResumed(
-                f"the run {name!r} was taken at {found.version.created_at}. Nothing was run here; "
-                f"fork=True goes on from it once more"
-            )
+            raise _taken(name)
         draft = Draft({**found.version.state, "taken": True})
-        taken = await in_thread(
-            self._conversations.replace, name, draft, after=found.version, namespace=_RUNS
-        )
+        try:
+            taken = await in_thread(
+                self._conversations.replace, name, draft, after=found.version, namespace=_RUNS
+            )
+        except StaleWriter:
+            raise _taken(name) from None
         return SavedRun(name, found.state, taken)
 
     async def forget(self, name: str) -> None:
@@ -166,3 +172,10 @@ class HoldfastRunStates:
 
 def _items(version: Version | None) -> list[Any]:
     return [] if version is None else version.state.get("items", [])
+
+
+def _taken(name: str) -> AlreadyResumed:
+    return AlreadyResumed(
+        f"somebody else has taken the run {name!r}, or decided on it, since it was read. Nothing was "
+        f"run or stored here; take(…, fork=True) goes on from what is stored once more"
+    )

@@ -150,7 +150,7 @@ def test_the_example_goes_on_in_another_process(tmp_path: Path) -> None:
 
     assert say("ask").endswith('waits for a decision: refund {"order":"7"}')
     assert say("approve") == "… paying order 7 back\nOrder 7 was paid back"
-    assert "was taken" in say("approve")
+    assert "has taken the run" in say("approve")
     assert say("show").splitlines()[0] == "user: Please refund order 7"
 
 
