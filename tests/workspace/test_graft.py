@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Workspace
-from holdfast.workspace.capture import NOTE, Capture
+from holdfast.workspace.basis import NOTE
+from holdfast.workspace.capture import Capture
 from holdfast.workspace.private_store import PrivateStore
 
 
@@ -35,13 +36,13 @@ def root(tmp_path: Path) -> Path:
 def grafts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each told save was grafted."""
     made: list[bool] = []
-    look = Capture._look_at_told
+    look = Capture._graft
 
     def noted(self: Capture, told: list[str]) -> bool:
         made.append(look(self, told))
         return made[-1]
 
-    monkeypatch.setattr(Capture, "_look_at_told", noted)
+    monkeypatch.setattr(Capture, "_graft", noted)
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.errors import WorkspaceUnavailable
-from holdfast.workspace.capture import NOTE
+from holdfast.workspace.basis import NOTE
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.repository import stamp

@@ -41,7 +41,8 @@ from holdfast.workspace.base import (
     Usage,
     readable,
 )
-from holdfast.workspace.capture import NOTE, Capture, read_cache
+from holdfast.workspace.basis import NOTE, read_cache
+from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between, count_between, text_between
 from holdfast.workspace.details import Details
 from holdfast.workspace.packs import export_pack, import_pack

@@ -34,14 +34,6 @@ def excludes_for(root: Path, repository: Repository | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def tracked_although_ignored(root: Path, repository: Repository, deadline: Deadline) -> list[str]:
-    """Return the files below ``root`` that the user added to git although a rule ignores them."""
-    out = repository.git(disarm=False).run(
-        "ls-files", "-z", "-c", "-i", "--exclude-standard", cwd=root, deadline=deadline
-    )
-    return list(dict.fromkeys(split(out)))
-
-
 def ignored_among(git: Git, paths: Iterable[str], *, deadline: Deadline | None = None) -> list[str]:
     """Return those paths that the rules which ``git`` reads ignore, whether it knows them or not."""
     out = git.run(

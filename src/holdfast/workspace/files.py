@@ -1,0 +1,84 @@
+"""Files of the project, looked at without following a link.
+
+What lies behind a link is not looked at by that way: if it belongs to the project, a snapshot knows it by
+its own name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from holdfast.workspace.paths import parents
+
+LINK: Final = "120000"
+# Why a path cannot be looked at: it is not there, or something on the way to it is no directory of ours.
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})
+
+
+class Files:
+    """The files below ``root``, as one capture sees them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        # Which directories can be reached without passing through a link.
+        self._real: dict[str, bool] = {"": True}
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        """Look at a path of the project; what lies behind a link is none."""
+        return lstat(self._root / path) if self.is_real(path.rpartition("/")[0]) else None
+
+    def is_real(self, folder: str) -> bool:
+        """Whether a directory is one, and is reached through directories alone."""
+        known = self._real.get(folder)
+        if known is None:
+            known = self.is_folder(folder)
+            self._real[folder] = known
+        return known
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a directory now."""
+        looked = self.lstat(path)
+        return looked is not None and stat.S_ISDIR(looked.st_mode)
+
+    def passes_link(self, path: str) -> bool:
+        """Whether a path leads to a file that a snapshot knows by another name."""
+        return any((self._root / above).is_symlink() for above in parents(path))
+
+
+def lstat(path: Path | str) -> os.stat_result | None:
+    """Return what `os.lstat` says, None where nothing can be seen."""
+    try:
+        return os.lstat(path)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+        return None
+
+
+def is_plain(mode: int) -> bool:
+    """Whether git keeps such a thing by itself: a regular file or a link."""
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+
+
+def git_mode(mode: int) -> str:
+    """Return the mode by which git knows a file or link."""
+    if stat.S_ISLNK(mode):
+        return LINK
+    return "100755" if mode & 0o100 else "100644"
+
+
+def kind_of(mode: int) -> str:
+    """Return what a special file is, for a person to read."""
+    for test, name in (
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISBLK, "a device"),
+        (stat.S_ISCHR, "a device"),
+    ):
+        if test(mode):
+            return name
+    return "not a file"

@@ -1,0 +1,198 @@
+"""Looking for what differs from the last capture, at the cost of what changed.
+
+Two questions go to git side by side: which known files look different (``diff-files``, which compares only
+what `lstat` says, so a changed permission shows too), and which unknown ones there are (``ls-files
+--others``, by the project's ignore rules). What git does not list by itself is found by hand: the files of
+nested repositories, files that the settings include, tracked files that a rule ignores.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from holdfast.workspace.basis import Basis
+from holdfast.workspace.details import Details
+from holdfast.workspace.files import Files
+from holdfast.workspace.findings import Findings
+from holdfast.workspace.folders import DOT_GIT, Folders
+from holdfast.workspace.ignores import excludes_for
+from holdfast.workspace.paths import batches, split, within
+from holdfast.workspace.private_index import PrivateIndex
+from holdfast.workspace.process import Git, finish
+from holdfast.workspace.repository import stamp
+from holdfast.workspace.tracked import Tracked
+
+_DIRTY: Final = ("diff-files", "-z", "--name-only", "--ignore-submodules=none")
+_OTHERS: Final = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
+_OTHER_FILES: Final = ("ls-files", "-z", "-o", "--exclude-standard")
+
+
+class Scan:
+    """One capture's look at the project; what it sees goes to ``findings``."""
+
+    def __init__(
+        self,
+        basis: Basis,
+        details: Details,
+        findings: Findings,
+        *,
+        files: Files,
+        folders: Folders,
+        index: PrivateIndex,
+    ) -> None:
+        self._basis = basis
+        self._root = basis.store.root
+        self._details = details
+        self._findings = findings
+        self._files = files
+        self._folders = folders
+        self._index = index
+        self._tracked = Tracked(basis)
+        # The untracked directories, as long as none of them holds a file to be added.
+        self._hollow: list[str] | None = None
+
+    def look(self) -> None:
+        """Look at everything."""
+        self._read_rules()
+        dirty, others, same = self._ask_git()
+        findings = self._findings
+        findings.consider(dirty, known=True)
+        if swapped := [path for path in dirty if self._files.is_folder(path)]:
+            # Git does not look into a directory as long as it knows a file by that name.
+            self._index.forget(swapped)
+            others = self._index.listed(*_OTHERS)
+        findings.consider(self._expand(others))
+        findings.consider(self._included())
+        same = same and not findings.touches_rules()
+        findings.consider(self._tracked.newly_forced(same=same), known=True)
+        self._forget_ignored()
+
+    def look_at(self, told: Sequence[str]) -> None:
+        """Look at told paths alone."""
+        self._read_rules()
+        self._findings.consider(self.listed(told), known=True)
+
+    def listed(self, told: Iterable[str]) -> list[str]:
+        """Return the files that told paths are or hold, those that are gone too."""
+        found = []
+        for some in batches(sorted(set(told))):
+            found += self._index.listed(
+                "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", *some
+            )
+        return found
+
+    def needs_everything(self, told: Sequence[str]) -> bool:
+        """Whether told paths may stand for files that only a look at everything finds.
+
+        Git alone does not see what lies in a repository of its own, nor what is captured although a
+        rule ignores it.
+        """
+        store = self._basis.store
+        there = {path: self._files.lstat(path) for path in told if not store.is_own(path)}
+        folders = {path for path, one in there.items() if one and stat.S_ISDIR(one.st_mode)}
+        files = {path for path, one in there.items() if one} - folders
+        if not folders and not files:
+            return False
+        store.write_excludes(excludes_for(self._root, self._basis.repository))
+        listed = set(self.listed((*folders, *files)))
+        return (
+            not files <= listed
+            or any(path.endswith("/") for path in listed)
+            or bool(folders and self._may_hide_files())
+        )
+
+    def untracked_directories(self) -> list[str]:
+        """Return the directories that hold no captured file, now that the index knows them all."""
+        if self._hollow is None or self._findings.drop:
+            return self._index.listed(*_OTHERS)
+        return self._hollow
+
+    def _read_rules(self) -> None:
+        excludes = excludes_for(self._root, self._basis.repository)
+        self._findings.rules_changed = excludes != self._details.excludes
+        self._details.excludes = excludes
+        self._details.included = list(self._basis.limits.include)
+        self._basis.store.write_excludes(excludes)
+
+    def _ask_git(self) -> tuple[list[str], list[str], bool]:
+        """Return known files that look different, unknown ones, and whether the user tracks the same."""
+        git, path, deadline = self._basis.store.git, self._index.path, self._basis.deadline
+        dirty_process = git.start(*_DIRTY, index=path) if self._index.exists() else None
+        other_process = git.start(*_OTHERS, index=path)
+        self._tracked.start()
+        dirty = b""
+        try:
+            same = self._tracked.finish()
+        finally:
+            try:
+                if dirty_process is not None:
+                    dirty = finish(dirty_process, _DIRTY, deadline=deadline)
+            finally:
+                others = finish(other_process, _OTHERS, deadline=deadline)
+        return split(dirty), split(others), same
+
+    def _may_hide_files(self) -> bool:
+        """Whether a directory may hold files that are captured although git does not list them."""
+        index = self._basis.repository.index if self._basis.repository else None
+        note = self._basis.note
+        return bool(
+            note.get("nested")
+            or self._basis.limits.include
+            or (index and stamp(index) != note.get("tracked_mark"))
+        )
+
+    def _expand(self, others: Iterable[str]) -> Iterator[str]:
+        """Yield the files among untracked entries, those inside of directories too."""
+        folders = []
+        for path in others:
+            if not path.endswith("/"):
+                yield path
+            elif not self._basis.store.is_own(path[:-1]):
+                folders.append(path)
+        nested = [path for path in folders if _is_repository(self._root / path)]
+        plain = [path for path in folders if path not in set(nested)]
+        full = [path for path in plain if self._folders.has_files(path)]
+        self._hollow = None if full or nested else plain
+        for some in batches(full):
+            for path in self._index.listed(*_OTHER_FILES, "--", *some):
+                if path.endswith("/"):
+                    nested.append(path)
+                else:
+                    yield path
+        for path in nested:
+            yield from self._nested(path)
+
+    def _nested(self, folder: str) -> Iterator[str]:
+        """Yield the files of a repository inside of the project, by its own ignore rules."""
+        home = self._basis.store.home
+        inner = Git(home, work_tree=self._root / folder)
+        self._tracked.add_nested(folder)
+        for path in self._index.listed(*_OTHER_FILES, git=inner, index=home / "no-index"):
+            if path.endswith("/"):
+                yield from self._nested(folder + path)
+            else:
+                yield folder + path
+
+    def _included(self) -> Iterator[str]:
+        """Yield the files that the settings ask for although a rule ignores them."""
+        wanted = [path for path in self._basis.limits.include if (self._root / path).exists()]
+        if wanted:
+            yield from self._index.listed("ls-files", "-z", "-o", "--", *wanted)
+
+    def _forget_ignored(self) -> None:
+        """Let go of files that a new rule ignores, unless a repository tracks them."""
+        if self._basis.is_first or not self._findings.touches_rules():
+            return
+        ignored = self._index.listed("ls-files", "-z", "-c", "-i", "--exclude-standard")
+        tracked = set(self._tracked.forced()) if ignored else set()
+        for path in ignored:
+            if path not in tracked and not within(path, self._basis.limits.include):
+                self._findings.let_go(path)
+
+
+def _is_repository(folder: Path) -> bool:
+    return os.path.lexists(folder / DOT_GIT)

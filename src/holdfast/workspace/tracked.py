@@ -1,0 +1,96 @@
+"""Files that a repository tracks although a rule ignores them: they are captured all the same.
+
+Two kinds of repositories are asked: the one that the project lies in, and those that lie in the project.
+Their indexes change far more often than the names in them, so the last answer is kept with marks of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from holdfast.workspace.base import NEVER_CAPTURED
+from holdfast.workspace.basis import Basis
+from holdfast.workspace.paths import split
+from holdfast.workspace.process import Deadline, finish
+from holdfast.workspace.repository import Repository, stamp
+
+
+class Tracked:
+    """One capture's question to the repositories: `start`, go on with other work, then `finish`."""
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._nested: set[str] = set(basis.note.get("nested", ()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add_nested(self, folder: str) -> None:
+        """Take note of a repository inside of the project."""
+        self._nested.add(folder)
+
+    def start(self) -> None:
+        """Start listing what the user's repository tracks, if that may be something new."""
+        repository = self._basis.repository
+        if repository is None:
+            return
+        mark = stamp(repository.index)
+        if mark == self._basis.note.get("tracked_mark"):
+            return
+        self._basis.note["tracked_mark"] = mark
+        git = repository.git(disarm=False)
+        self._process = git.start("ls-files", "-z", "-c", cwd=self._basis.store.root)
+
+    def finish(self) -> bool:
+        """Wait for the list; return whether the user's repository tracks the names it did before."""
+        if self._process is None:
+            return True
+        tracked = finish(self._process, ("ls-files",), deadline=self._basis.deadline)
+        note = self._basis.note
+        own = (f"\0{path}/".encode() for path in NEVER_CAPTURED)
+        note["tracks_own"] = any(path in b"\0" + tracked for path in own)
+        digest = hashlib.sha256(tracked).hexdigest()
+        known = note.get("tracked")
+        note["tracked"] = digest
+        return digest == known
+
+    def newly_forced(self, *, same: bool) -> list[str]:
+        """Return what is tracked although ignored, nothing if ``same`` and no nested one changed."""
+        repositories = self._repositories()
+        inside = [one for one in repositories if one is not self._basis.repository]
+        mark = [[str(one.index), *stamp(one.index)] for one in inside]
+        if same and mark == self._basis.note.get("nested_mark"):
+            return []
+        self._basis.note["nested_mark"] = mark
+        return self._forced(repositories)
+
+    def forced(self) -> list[str]:
+        """Return what the repositories here track although a rule ignores it."""
+        return self._forced(self._repositories())
+
+    def _repositories(self) -> list[Repository]:
+        """Return the repository that the project lies in, and those that lie in the project."""
+        own, root = self._basis.repository, self._basis.store.root
+        nested = (Repository.at(root / folder) for folder in sorted(self._nested))
+        inside = [one for one in nested if one is not None]
+        self._basis.note["nested"] = [f"{one.top.relative_to(root)}/" for one in inside]
+        return [*([own] if own else ()), *inside]
+
+    def _forced(self, repositories: Iterable[Repository]) -> list[str]:
+        root = self._basis.store.root
+        found = []
+        for repository in repositories:
+            top = root if root.is_relative_to(repository.top) else repository.top
+            prefix = "" if top == root else f"{top.relative_to(root)}/"
+            listed = _tracked_although_ignored(top, repository, self._basis.deadline)
+            found += [f"{prefix}{path}" for path in listed]
+        return found
+
+
+def _tracked_although_ignored(top: Path, repository: Repository, deadline: Deadline) -> list[str]:
+    """Return the files below ``top`` that the user added to git although a rule ignores them."""
+    out = repository.git(disarm=False).run(
+        "ls-files", "-z", "-c", "-i", "--exclude-standard", cwd=top, deadline=deadline
+    )
+    return list(dict.fromkeys(split(out)))
