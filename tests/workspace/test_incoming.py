@@ -11,6 +11,7 @@ from holdfast import Workspace
 from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.basis import NOTE
 from holdfast.workspace.incoming import Incoming
+from holdfast.workspace.notes import Notes
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.repository import stamp
 
@@ -104,7 +105,7 @@ def test_a_kill_between_the_index_and_its_note_hides_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(PrivateStore, "write_note", killed)
+        patched.setattr(Notes, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             workspace.snapshot()
     again = workspace.snapshot()
@@ -115,8 +116,8 @@ def test_a_snapshot_of_nothing_new_leaves_index_and_objects_alone(workspace: Wor
     workspace.snapshot()
     index = stamp(workspace.store_dir / "index")
     before = objects(workspace)
-    taken = PrivateStore(workspace.root, workspace.store_dir).read_note(NOTE)["bytes"]
+    taken = PrivateStore(workspace.root, workspace.store_dir).notes.read(NOTE)["bytes"]
     workspace.snapshot()
-    assert PrivateStore(workspace.root, workspace.store_dir).read_note(NOTE)["bytes"] == taken
+    assert PrivateStore(workspace.root, workspace.store_dir).notes.read(NOTE)["bytes"] == taken
     assert stamp(workspace.store_dir / "index") == index
     assert objects(workspace) == before

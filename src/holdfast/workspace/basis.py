@@ -47,7 +47,7 @@ def read_cache(store: PrivateStore) -> dict[str, Any]:
     An index says which files need not be read again. One that came with a project from elsewhere is
     worth nothing here, and could have been made to hide changes.
     """
-    note = store.read_note(NOTE)
+    note = store.notes.read(NOTE)
     own = store.index.exists() and note.get("made_in") == made_in(store)
     return note if own and not store.index.is_symlink() else {}
 

@@ -91,7 +91,7 @@ class Capture:
                 raise
         # It only says what need not be read again.
         self._store.index.unlink()
-        self._store.remove_note(NOTE)
+        self._store.notes.remove(NOTE)
         again = Capture(
             self._store, self._limits, repository=self._repository, progress=self._progress
         )
@@ -237,7 +237,7 @@ class Capture:
             "commit": commit, "tree": tree, "message": text, "position": position,
             "folders": folders, "made_in": made_in(self._store),
         }  # fmt: skip
-        self._store.write_note(NOTE, self._note)
+        self._store.notes.write(NOTE, self._note)
         return Snapshot(
             commit=commit,
             tree=tree,

@@ -251,7 +251,7 @@ class Workspace:
     def forget_finished(self, purpose_id: str) -> None:
         """Let go of what `was_finished` goes by, when all that was left to do is done."""
         if self.was_finished(purpose_id):
-            self._store.remove_note(finished_note(purpose_id))
+            self._store.notes.remove(finished_note(purpose_id))
 
     # Another machine -------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class Workspace:
 
     def last(self) -> str | None:
         """Return the project's latest snapshot, whoever made it."""
-        return self._store.read_note(NOTE).get("commit")
+        return self._store.notes.read(NOTE).get("commit")
 
     # Upkeep ----------------------------------------------------------------------------------
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.details import Details
 from holdfast.workspace.ignores import ignored_among
 from holdfast.workspace.paths import folders_of, parents, within
-from holdfast.workspace.private_store import ASIDE, PrivateStore
+from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Git
 from holdfast.workspace.trees import Difference, check_path, checked_difference
 
@@ -249,7 +248,7 @@ def _ignored_by(store: PrivateStore, side: Side, files: list[str], folders: list
     for path in rules:
         check_path(path)
     contents = store.read_objects(entry.blob for entry in rules.values())
-    with TemporaryDirectory(dir=store.home, prefix=ASIDE) as aside:
+    with store.aside() as aside:
         top = Path(aside)
         for path, entry in rules.items():
             _write(top / "tree" / path, contents[entry.blob])

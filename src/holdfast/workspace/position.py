@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -25,7 +24,7 @@ from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, Works
 from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
 from holdfast.workspace.paths import lines
-from holdfast.workspace.private_store import ASIDE, PrivateStore
+from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository, Status
 
@@ -154,7 +153,7 @@ def _whole_index(store: PrivateStore, repository: Repository, deadline: Deadline
     if next(repository.git_dir.glob("sharedindex.*"), None) is None:
         yield Path(repository.index.name)
         return
-    with TemporaryDirectory(dir=store.home, prefix=ASIDE) as aside:
+    with store.aside() as aside:
         whole = Path(aside, "index").absolute()
         shutil.copy2(repository.index, whole)
         repository.git(disarm=False).run(
@@ -264,7 +263,7 @@ class Mover:
 
     def _staged_there(self, files: dict[str, bytes]) -> bytes | None:
         """Return what the index of the position stages, None when that cannot be told any more."""
-        with TemporaryDirectory(dir=self._store.home, prefix=ASIDE) as aside:
+        with self._store.aside() as aside:
             index = Path(aside, "index").absolute()
             if "index" in files:
                 index.write_bytes(files["index"])

@@ -1,73 +1,32 @@
-"""The private git store of one project: objects, references, locks.
+"""The private git store of one project: objects and references.
 
 It lies in ``.agents/workspace.git``, apart from the user's repository, and only git's plumbing works on
-it. Its settings are written by us and checked on every opening, since a project may come from strangers
-with a ``.agents`` of their making.
-
-Two locks order its users. *Work* is exclusive: one capture, restore or sweep at a time. *Use* is shared
-by every save from its capture until its checkpoint is stored, and exclusive for a sweep: so a sweep never
-takes a snapshot whose checkpoint is about to name it. Both belong to an open file and end with its
-process, however that ends.
+it. How it is kept from misleading git is in `store_settings`, who may use it when in `store_locks`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import stat
-import tempfile
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from hashlib import new as new_hash
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Final, cast
 
 from holdfast.durable import sync_directory
-from holdfast.errors import (
-    SnapshotCorrupt,
-    SnapshotNotFound,
-    WorkspaceBusy,
-    WorkspaceFull,
-    WorkspaceRefused,
-    WorkspaceUnavailable,
-)
+from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
+from holdfast.workspace import store_settings
 from holdfast.workspace.base import Entry, Problem, is_own
-from holdfast.workspace.incoming import UNFINISHED, Incoming
+from holdfast.workspace.incoming import Incoming
+from holdfast.workspace.notes import Notes, read_bytes, write_if_other
 from holdfast.workspace.paths import batches, lines, split
-from holdfast.workspace.process import HELD, NO_ROOM, Deadline, Git
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
+from holdfast.workspace.process import Deadline, Git
+from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
+from holdfast.workspace.store_settings import SETTINGS
 
 _REFS: Final = "refs/snapshots"
 _LAST: Final = "refs/last"
-# Bytes as they are: no line endings, keywords, encodings or filters, whatever the project asks for.
-_ATTRIBUTES: Final = b"* -text -ident !eol !filter !working-tree-encoding !diff\n"
-_SETTINGS: Final = {
-    "core.bare": "false",
-    "core.autocrlf": "false",
-    "core.fileMode": "true",
-    "core.symlinks": "true",
-    "core.ignoreCase": "false",
-    "core.precomposeUnicode": "false",
-    # Names that mean something on other systems are plain names here. What a restore must not write, it
-    # refuses by itself, and a capture lists as skipped.
-    "core.protectNTFS": "false",
-    "core.protectHFS": "false",
-    "core.logAllRefUpdates": "false",
-    # Without these the commands below sync nothing at all. The index can be made anew.
-    "core.fsync": "committed,reference",
-    "core.fsyncMethod": "batch",
-    "core.compression": "1",
-    "pack.compression": "6",
-    "pack.threads": "2",
-    "index.version": "4",
-}
 # What stands beside a database: the files of SQLite, and the copies made before a migration.
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
 _AUTHOR: Final = {
@@ -76,29 +35,6 @@ _AUTHOR: Final = {
     # A fixed time: equal files give an equal commit.
     for what, value in (("NAME", "holdfast"), ("EMAIL", "holdfast"), ("DATE", "@0 +0000"))
 }
-_PATIENCE: Final = 60.0
-_WORK, _USE = "work.lock", "use.lock"
-# What stands in the lock file while its holder is at work, and after it let go in peace.
-_BUSY, _DONE = b"1", b"0"
-_FOLDERS: Final = (
-    "", "incoming", "incoming/info", "incoming/info/alternates", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
-)  # fmt: skip
-# How temporary directories of ours begin.
-ASIDE: Final = "aside-"
-# Where links are looked for, and how those end that do no harm: they are replaced, or not followed.
-_LISTED: Final = ("", "incoming", "objects", "refs", "refs/snapshots")
-_REPLACED: Final = (
-    "HEAD", "config", "index", "index.next", ".gitignore", "last.json", ".new",
-)  # fmt: skip
-# What may stand in a git directory and send git elsewhere, or hide a part of its objects from it.
-_FOREIGN: Final = (
-    "commondir", "gitdir", "config.worktree", "shallow", "info/grafts", "info/sparse-checkout",
-    "objects/info/alternates", "objects/info/http-alternates",
-)  # fmt: skip
-
-
-# The open lock files of this process.
-_HANDLES: Final[set[int]] = set()
 
 
 class PrivateStore:
@@ -109,8 +45,10 @@ class PrivateStore:
         self.home = home
         self._databases = {inside for one in never for inside in _inside(root, one)}
         self.index = home / "index"
-        self.git = Git(home, work_tree=root, settings=_SETTINGS)
-        self.incoming = Incoming(home, work_tree=root, settings=_SETTINGS)
+        self.git = Git(home, work_tree=root, settings=SETTINGS)
+        self.notes = Notes(home)
+        self.incoming = Incoming(home, work_tree=root, settings=SETTINGS)
+        self._locks = StoreLocks(home, project=root)
 
     # Opening ---------------------------------------------------------------------------------
 
@@ -124,141 +62,42 @@ class PrivateStore:
 
     def exists(self) -> bool:
         """Whether the store was ever made."""
-        return (self.home / "HEAD").exists()
+        return store_settings.exists(self.home)
 
     def prepare(self, *, sha256: bool = False) -> None:
         """Make the store where it is missing, and bring its settings to what they must be."""
         if not self.exists():
-            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for folder in ("objects/info", "objects/pack", "refs", "info"):
-                (self.home / folder).mkdir(parents=True, exist_ok=True)
-            _write_if_other(self.home / "config", _config(sha256=sha256))
-            # Last, since it is what makes a store of a directory.
-            _write_if_other(self.home / "HEAD", b"ref: refs/heads/none\n")
+            store_settings.make(self.home, sha256=sha256)
         self.secure()
 
     def id_digits(self) -> int:
         """Return how many digits the name of an object has here."""
-        return 64 if b"sha256" in _read(self.home / "config") else 40
+        return 64 if store_settings.uses_sha256(self.home) else 40
 
     def secure(self) -> None:
-        """Take away whatever could lead git astray: the directory may come from strangers.
-
-        Raises `WorkspaceRefused` where links stand in place of directories, for what is written
-        there would land elsewhere.
-        """
-        for link in self._links():
-            raise WorkspaceRefused(
-                f"{link} is a link, and snapshots are kept in real directories only. Nothing was "
-                "changed; remove it"
-            )
-        if not self.exists():
-            return
-        if stat.S_IMODE(self.home.stat().st_mode) != 0o700:
-            os.chmod(self.home, 0o700)
-        sha256 = b"sha256" in _read(self.home / "config")
-        _write_if_other(self.home / "config", _config(sha256=sha256))
-        _write_if_other(self.home / "info" / "attributes", _ATTRIBUTES)
-        for name in _FOREIGN:
-            (self.home / name).unlink(missing_ok=True)
-        # To the user's repository this directory is as if it were not there.
-        _write_if_other(self.home / ".gitignore", b"*\n")
-
-    def _links(self) -> Iterator[str]:
-        """Yield links in places that git or we write to, delete from or walk through."""
-        for place in (self.home.parent, *(self.home / folder for folder in _FOLDERS)):
-            if place.is_symlink():
-                yield str(place)
-        for folder in _LISTED:
-            with (
-                suppress(FileNotFoundError, NotADirectoryError),
-                os.scandir(self.home / folder) as entries,
-            ):
-                yield from (
-                    one.path
-                    for one in entries
-                    if one.is_symlink() and not one.name.endswith(_REPLACED)
-                )
+        """Take away whatever could lead git astray. Raises `WorkspaceRefused` for links."""
+        store_settings.secure(self.home)
 
     def write_excludes(self, rules: str) -> None:
         """Have git ignore what some rules say."""
         content = rules.encode("utf-8", "surrogateescape")
-        _write_if_other(self.home / "info" / "exclude", content)
+        write_if_other(self.home / "info" / "exclude", content)
 
     # Locks -----------------------------------------------------------------------------------
 
-    @contextmanager
-    def working(self, seconds: float = _PATIENCE) -> Iterator[None]:
+    def working(self, seconds: float = PATIENCE) -> AbstractContextManager[None]:
         """Be the only one that captures, restores or sweeps."""
-        try:
-            with self._locked(_WORK, shared=False, seconds=seconds) as handle:
-                if os.pread(handle, 1, 0) == _BUSY:
-                    self._tidy_up()
-                with suppress(OSError):
-                    os.pwrite(handle, _BUSY, 0)
-                yield
-                with suppress(OSError):
-                    os.pwrite(handle, _DONE, 0)
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            raise WorkspaceFull(
-                f"no room is left for the snapshots of {self.root}: {error}. The files are as they were"
-            ) from error
+        return self._locks.working(seconds)
 
-    @contextmanager
-    def using(self, *, alone: bool = False, seconds: float = _PATIENCE) -> Iterator[None]:
+    def using(
+        self, *, alone: bool = False, seconds: float = PATIENCE
+    ) -> AbstractContextManager[None]:
         """Keep sweeps away, or with ``alone`` be the sweep."""
-        with self._locked(_USE, shared=not alone, seconds=seconds):
-            yield
+        return self._locks.using(alone=alone, seconds=seconds)
 
-    @contextmanager
-    def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[int]:
-        if fcntl is None:
-            raise WorkspaceUnavailable("file snapshots need a POSIX system; the state is saved")
-        self.secure()
-        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        handle = os.open(self.home / name, flags, 0o600)
-        _HANDLES.add(handle)
-        held = HELD.set((*HELD.get(), handle))
-        try:
-            end = time.monotonic() + seconds
-            wait = 0.001
-            while True:
-                try:
-                    fcntl.flock(
-                        handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
-                    )
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > end:
-                        raise WorkspaceBusy(
-                            f"another process has worked on the files of {self.root} for more than "
-                            f"{seconds:g} seconds; nothing was changed. Try again"
-                        ) from None
-                    time.sleep(wait)
-                    wait = min(wait * 2, 0.05)
-            yield handle
-            # Whoever was forked meanwhile may hold a copy of the handle. After a failure the lock stays
-            # until the last git that was started has ended, too.
-            fcntl.flock(handle, fcntl.LOCK_UN)
-        finally:
-            HELD.reset(held)
-            if handle in _HANDLES:
-                _HANDLES.discard(handle)
-                os.close(handle)
-
-    def _tidy_up(self) -> None:
-        """Remove what somebody who was killed left unfinished. Needs the work lock."""
-        for where, folders, names in os.walk(self.home):
-            for name in names:
-                mine = name in (_WORK, _USE)
-                if (not mine and name.endswith((".lock", ".new"))) or name.startswith(UNFINISHED):
-                    os.unlink(os.path.join(where, name))
-            for name in folders:
-                if name.startswith(ASIDE):
-                    shutil.rmtree(os.path.join(where, name))
+    def aside(self) -> TemporaryDirectory[str]:
+        """Return a temporary directory for ``with``; what a kill leaves of it is tidied up."""
+        return TemporaryDirectory(dir=self.home, prefix=ASIDE)
 
     # Objects ---------------------------------------------------------------------------------
 
@@ -298,7 +137,7 @@ class PrivateStore:
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return
-        with tempfile.TemporaryFile() as names_file:
+        with TemporaryFile() as names_file:
             # From a file: git answers before it has read the last name, and a pipe could fill up.
             names_file.write(lines(wanted))
             names_file.seek(0)
@@ -409,7 +248,7 @@ class PrivateStore:
         # The last snapshot is held in any case: the next capture builds on it.
         wanted = {name, _LAST} if last else {name}
         missing = [
-            one for one in sorted(wanted) if _read(self.home / one).strip() != commit.encode()
+            one for one in sorted(wanted) if read_bytes(self.home / one).strip() != commit.encode()
         ]
         if missing:
             updates = lines(f"update {one} {commit}" for one in missing)
@@ -420,7 +259,7 @@ class PrivateStore:
 
     def hold_last(self, commit: str | None) -> None:
         """Hold what the next capture builds on, should a killed one have let it slip."""
-        if commit is not None and _read(self.home / _LAST).strip() != commit.encode():
+        if commit is not None and read_bytes(self.home / _LAST).strip() != commit.encode():
             self.git.run("update-ref", _LAST, commit)
 
     def kept(self, group: str | None = None) -> dict[str, set[str]]:
@@ -485,40 +324,6 @@ class PrivateStore:
                     continue
         return total
 
-    # Small documents beside the objects -------------------------------------------------------
-
-    def read_note(self, name: str) -> dict[str, Any]:
-        """Return a small JSON file of ours, empty when it is missing or unreadable."""
-        try:
-            note = json.loads((self.home / name).read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return note if isinstance(note, dict) else {}
-
-    def write_note(self, name: str, note: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Replace a small JSON file of ours in one step."""
-        target = self.home / name
-        # In ASCII: paths may hold bytes that are no text.
-        content = json.dumps(note, separators=(",", ":")).encode()
-        if not durable and not target.is_symlink() and _read(target) == content:
-            return
-        fresh = target.with_name(f"{name}.new")
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(handle, "wb") as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(fresh, target)
-        if durable:
-            sync_directory(self.home)
-
-    def remove_note(self, name: str) -> None:
-        """Remove a small file of ours for good."""
-        (self.home / name).unlink(missing_ok=True)
-        sync_directory(self.home)
-
 
 def _entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield what a tree's bytes say: names with modes and objects."""
@@ -536,44 +341,8 @@ def _inside(root: Path, path: Path) -> set[str]:
     return {str(one.relative_to(top)) for top, one in spelled if one.is_relative_to(top)}
 
 
-def _let_go() -> None:
-    """In a forked child: a lock belongs to the process that took it."""
-    for handle in tuple(_HANDLES):
-        _HANDLES.discard(handle)
-        with suppress(OSError):
-            os.close(handle)
-    HELD.set(())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
-
-
 def _fits(name: str, kind: str, data: bytes) -> bool:
     digest = new_hash("sha256" if len(name) == 64 else "sha1", usedforsecurity=False)
     digest.update(f"{kind} {len(data)}\0".encode())
     digest.update(data)
     return digest.hexdigest() == name
-
-
-def _config(*, sha256: bool) -> bytes:
-    if not sha256:
-        return b"[core]\n\trepositoryformatversion = 0\n"
-    return b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _write_if_other(path: Path, content: bytes) -> None:
-    if path.is_symlink() or _read(path) != content:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        # A name of one's own: readers hold no lock.
-        fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
-        fresh.unlink(missing_ok=True)
-        fresh.write_bytes(content)
-        os.replace(fresh, path)

@@ -111,7 +111,7 @@ class Restore:
         old = _position(now)
         new = _position(self._target) if mover else None
         tip = mover.tip() if mover else None
-        self._store.write_note(
+        self._store.notes.write(
             JOURNAL,
             _journal(self._mark, safety, self._target, plan, old, new, tip, purpose),
             durable=True,
@@ -136,7 +136,7 @@ class Restore:
                     "files as they were before, and the next resume of the session makes up for the "
                     "rest"
                 ) from error
-        self._store.remove_note(JOURNAL)
+        self._store.notes.remove(JOURNAL)
         if mover is not None:
             mover.conclude()
         return replace(self._report(safety, done, move, dry_run=False), landed=landed.commit)
@@ -253,7 +253,7 @@ class Restore:
                 "is lost: the safety snapshot holds every file. Remove the cause; the next command "
                 "finishes the work"
             ) from error
-        self._store.remove_note(JOURNAL)
+        self._store.notes.remove(JOURNAL)
         if mover is not None:
             mover.conclude()
         if isinstance(error, (OSError, WorkspaceError)):
@@ -273,7 +273,7 @@ def finish_interrupted(
         if repository is not None:
             forget_announcement(repository)
         return None
-    journal = store.read_note(JOURNAL)
+    journal = store.notes.read(JOURNAL)
     try:
         plan = Plan.from_document(journal["plan"])
         mark, safety, target = journal["mark"], journal["safety"], journal["target"]
@@ -319,8 +319,8 @@ def finish_interrupted(
         return None
     if purpose is not None:
         # Whoever began it has more to do; this tells that the files are done.
-        store.write_note(finished_note(purpose["id"]), purpose, durable=True)
-    store.remove_note(JOURNAL)
+        store.notes.write(finished_note(purpose["id"]), purpose, durable=True)
+    store.notes.remove(JOURNAL)
     if repository is not None:
         forget_announcement(repository)
     return RestoreReport(
@@ -369,7 +369,7 @@ def _take_back(
             f"an interrupted restore can be neither finished ({error}) nor taken back ({second}). "
             "Nothing is lost: the snapshots hold every file. Remove the cause and try again"
         ) from error
-    store.remove_note(JOURNAL)
+    store.notes.remove(JOURNAL)
 
 
 def _move_back(

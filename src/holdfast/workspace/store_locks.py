@@ -1,0 +1,133 @@
+"""Who may use the private store: two locks, and what is tidied up after somebody who was killed.
+
+*Work* is exclusive: one capture, restore or sweep at a time. *Use* is shared by every save from its capture
+until its checkpoint is stored, and exclusive for a sweep: so a sweep never takes a snapshot whose checkpoint
+is about to name it. Both belong to an open file and end with its process, however that ends; the git
+commands that a process starts hold them too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import WorkspaceBusy, WorkspaceFull, WorkspaceUnavailable
+from holdfast.workspace.incoming import UNFINISHED
+from holdfast.workspace.process import HELD, NO_ROOM
+from holdfast.workspace.store_settings import secure
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+# How long one waits for others.
+PATIENCE: Final = 60.0
+# How temporary directories of ours begin.
+ASIDE: Final = "aside-"
+_WORK, _USE = "work.lock", "use.lock"
+# What stands in the lock file while its holder is at work, and after it let go in peace.
+_BUSY, _DONE = b"1", b"0"
+# The open lock files of this process.
+_HANDLES: Final[set[int]] = set()
+
+
+class StoreLocks:
+    """The locks of the store in ``home``, which holds the snapshots of ``project``."""
+
+    def __init__(self, home: Path, *, project: Path) -> None:
+        self._home = home
+        self._project = project
+
+    @contextmanager
+    def working(self, seconds: float) -> Iterator[None]:
+        """Be the only one that captures, restores or sweeps."""
+        try:
+            with self._locked(_WORK, shared=False, seconds=seconds) as handle:
+                if os.pread(handle, 1, 0) == _BUSY:
+                    self._tidy_up()
+                with suppress(OSError):
+                    os.pwrite(handle, _BUSY, 0)
+                yield
+                with suppress(OSError):
+                    os.pwrite(handle, _DONE, 0)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise WorkspaceFull(
+                f"no room is left for the snapshots of {self._project}: {error}. The files are as they "
+                "were"
+            ) from error
+
+    @contextmanager
+    def using(self, *, alone: bool, seconds: float) -> Iterator[None]:
+        """Keep sweeps away, or with ``alone`` be the sweep."""
+        with self._locked(_USE, shared=not alone, seconds=seconds):
+            yield
+
+    @contextmanager
+    def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[int]:
+        if fcntl is None:
+            raise WorkspaceUnavailable("file snapshots need a POSIX system; the state is saved")
+        secure(self._home)
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(self._home / name, flags, 0o600)
+        _HANDLES.add(handle)
+        held = HELD.set((*HELD.get(), handle))
+        try:
+            self._wait_for(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, seconds)
+            yield handle
+            # Whoever was forked meanwhile may hold a copy of the handle. After a failure the lock stays
+            # until the last git that was started has ended, too.
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        finally:
+            HELD.reset(held)
+            if handle in _HANDLES:
+                _HANDLES.discard(handle)
+                os.close(handle)
+
+    def _wait_for(self, handle: int, how: int, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        wait = 0.001
+        while True:
+            try:
+                fcntl.flock(handle, how | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise WorkspaceBusy(
+                        f"another process has worked on the files of {self._project} for more than "
+                        f"{seconds:g} seconds; nothing was changed. Try again"
+                    ) from None
+                time.sleep(wait)
+                wait = min(wait * 2, 0.05)
+
+    def _tidy_up(self) -> None:
+        """Remove what somebody who was killed left unfinished. Needs the work lock."""
+        for where, folders, names in os.walk(self._home):
+            for name in names:
+                mine = name in (_WORK, _USE)
+                if (not mine and name.endswith((".lock", ".new"))) or name.startswith(UNFINISHED):
+                    os.unlink(os.path.join(where, name))
+            for name in folders:
+                if name.startswith(ASIDE):
+                    shutil.rmtree(os.path.join(where, name))
+
+
+def _let_go() -> None:
+    """In a forked child: a lock belongs to the process that took it."""
+    for handle in tuple(_HANDLES):
+        _HANDLES.discard(handle)
+        with suppress(OSError):
+            os.close(handle)
+    HELD.set(())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

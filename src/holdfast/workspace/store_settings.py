@@ -1,0 +1,118 @@
+"""What the private store consists of besides snapshots: its directories, settings and attributes.
+
+They are written by us and checked on every opening, since a project may come from strangers with a
+``.agents`` of their making.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import WorkspaceRefused
+from holdfast.workspace.notes import read_bytes, write_if_other
+
+# Handed over with every command: what stands in the store's own file counts for nothing.
+SETTINGS: Final = {
+    "core.bare": "false",
+    "core.autocrlf": "false",
+    "core.fileMode": "true",
+    "core.symlinks": "true",
+    "core.ignoreCase": "false",
+    "core.precomposeUnicode": "false",
+    # Names that mean something on other systems are plain names here. What a restore must not write, it
+    # refuses by itself, and a capture lists as skipped.
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
+    "core.logAllRefUpdates": "false",
+    # Without these the commands sync nothing at all. The index can be made anew.
+    "core.fsync": "committed,reference",
+    "core.fsyncMethod": "batch",
+    "core.compression": "1",
+    "pack.compression": "6",
+    "pack.threads": "2",
+    "index.version": "4",
+}
+# Bytes as they are: no line endings, keywords, encodings or filters, whatever the project asks for.
+_ATTRIBUTES: Final = b"* -text -ident !eol !filter !working-tree-encoding !diff\n"
+_FOLDERS: Final = (
+    "", "incoming", "incoming/info", "incoming/info/alternates", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
+)  # fmt: skip
+# Where links are looked for, and how those end that do no harm: they are replaced, or not followed.
+_LISTED: Final = ("", "incoming", "objects", "refs", "refs/snapshots")
+_REPLACED: Final = (
+    "HEAD", "config", "index", "index.next", ".gitignore", "last.json", ".new",
+)  # fmt: skip
+# What may stand in a git directory and send git elsewhere, or hide a part of its objects from it.
+_FOREIGN: Final = (
+    "commondir", "gitdir", "config.worktree", "shallow", "info/grafts", "info/sparse-checkout",
+    "objects/info/alternates", "objects/info/http-alternates",
+)  # fmt: skip
+
+
+def exists(home: Path) -> bool:
+    """Whether a store was ever made there."""
+    return (home / "HEAD").exists()
+
+
+def uses_sha256(home: Path) -> bool:
+    """Whether a store names its objects by SHA-256."""
+    return b"sha256" in read_bytes(home / "config")
+
+
+def make(home: Path, *, sha256: bool) -> None:
+    """Make a store where none is."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in ("objects/info", "objects/pack", "refs", "info"):
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    write_if_other(home / "config", _config(sha256=sha256))
+    # Last, since it is what makes a store of a directory.
+    write_if_other(home / "HEAD", b"ref: refs/heads/none\n")
+
+
+def secure(home: Path) -> None:
+    """Take away whatever could lead git astray: the directory may come from strangers.
+
+    Raises `WorkspaceRefused` where links stand in place of directories, for what is written there would
+    land elsewhere.
+    """
+    for link in _links(home):
+        raise WorkspaceRefused(
+            f"{link} is a link, and snapshots are kept in real directories only. Nothing was "
+            "changed; remove it"
+        )
+    if not exists(home):
+        return
+    if stat.S_IMODE(home.stat().st_mode) != 0o700:
+        os.chmod(home, 0o700)
+    write_if_other(home / "config", _config(sha256=uses_sha256(home)))
+    write_if_other(home / "info" / "attributes", _ATTRIBUTES)
+    for name in _FOREIGN:
+        (home / name).unlink(missing_ok=True)
+    # To the user's repository this directory is as if it were not there.
+    write_if_other(home / ".gitignore", b"*\n")
+
+
+def _links(home: Path) -> Iterator[str]:
+    """Yield links in places that git or we write to, delete from or walk through."""
+    for place in (home.parent, *(home / folder for folder in _FOLDERS)):
+        if place.is_symlink():
+            yield str(place)
+    for folder in _LISTED:
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(home / folder) as entries,
+        ):
+            yield from (
+                one.path for one in entries if one.is_symlink() and not one.name.endswith(_REPLACED)
+            )
+
+
+def _config(*, sha256: bool) -> bytes:
+    if not sha256:
+        return b"[core]\n\trepositoryformatversion = 0\n"
+    return b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
