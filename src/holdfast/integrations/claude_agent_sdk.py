@@ -1,0 +1,130 @@
+"""Claude Agent SDK: transcripts in a Holdfast store, so that a session goes on on another machine.
+
+`HoldfastSessionStore` is what ``ClaudeAgentOptions(session_store=…)`` asks for. A session is a thread,
+the transcript of a subagent a namespace of it. Summaries of sessions are kept as metadata of their
+last version, so listing reads no transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
+from holdfast.errors import MissingExtra
+from holdfast.model import CheckpointRecord
+from holdfast.stores import Store
+from holdfast.waiting import in_thread
+
+try:
+    from claude_agent_sdk import fold_session_summary
+except ModuleNotFoundError as error:
+    raise MissingExtra("claude-agent-sdk", "An adapter for the Claude Agent SDK") from error
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import SessionKey, SessionStoreEntry, SessionStoreListEntry
+    from claude_agent_sdk.types import SessionListSubkeysKey, SessionSummaryEntry
+
+_KIND: Final = "claude-agent-sdk"
+
+
+class HoldfastSessionStore:
+    """Keeps transcripts in a store, which is given, or opened from its URL and closed by `close`.
+
+    An entry with a ``uuid`` is stored once, however often it is sent. Nothing that two processes
+    append at once is lost.
+    """
+
+    def __init__(
+        self, where: Store | str | Path, *, max_versions: float | None = DEFAULT_CAP
+    ) -> None:
+        self._conversations = Conversations(where, _KIND, max_versions=max_versions)
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Add entries to a transcript. They are durable when this returns."""
+        sent: list[Any] = deepcopy(entries)
+        main = key.get("subpath") is None
+
+        def add(last: Version | None) -> Draft | None:
+            state = {} if last is None else last.state
+            before = state.get("entries", [])
+            new = list(_unknown(sent, before))
+            if not new:
+                return None
+            grown = {**state, "entries": [*before, *new]}
+            if not main:
+                return Draft(grown)
+            summary = fold_session_summary(deepcopy(state.get("summary")), key, new)
+            return Draft({**grown, "summary": summary}, {"summary": summary})
+
+        await in_thread(
+            self._conversations.change,
+            _thread(key),
+            add,
+            namespace=key.get("subpath", ""),
+            about={"project_key": key["project_key"], "session_id": key["session_id"]},
+        )
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """Return a whole transcript, or None for one that was never written."""
+        found = await in_thread(self._conversations.read, _thread(key), key.get("subpath", ""))
+        return None if found is None else found.state.get("entries", [])
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """List the sessions of a project with the time of their last entry."""
+        return [
+            {"session_id": session_id, "mtime": _milliseconds(head)}
+            for session_id, head in await in_thread(self._heads, project_key)
+        ]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """List the summaries of a project's sessions, as the SDK folded them."""
+        return [
+            {**head.metadata["summary"], "mtime": _milliseconds(head)}
+            for _, head in await in_thread(self._heads, project_key)
+            # The SDK makes one itself where there is none, after a rollback for example.
+            if head.metadata and "summary" in head.metadata
+        ]
+
+    async def delete(self, key: SessionKey) -> None:
+        """Erase a session with its subagents, or the transcript of one subagent."""
+        await in_thread(self._conversations.erase, _thread(key), key.get("subpath"))
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """List the subagents of a session that have a transcript."""
+        found = await in_thread(self._conversations.namespaces, _thread(key))
+        return [namespace for namespace in found if namespace]
+
+    async def close(self) -> None:
+        """Close the store if it was opened here."""
+        await in_thread(self._conversations.close)
+
+    def _heads(self, project_key: str) -> list[tuple[str, CheckpointRecord]]:
+        """Return the sessions of a project that have a transcript, with its last version."""
+        threads = self._conversations.threads({"project_key": project_key})
+        heads = [(thread, self._conversations.head(thread.id)) for thread in threads]
+        return [
+            ((thread.metadata or {})["session_id"], head)
+            for thread, head in heads
+            if head is not None
+        ]
+
+
+def _thread(key: SessionKey | SessionListSubkeysKey) -> str:
+    return joined(key["project_key"], key["session_id"])
+
+
+def _unknown(sent: list[Any], before: list[Any]) -> Iterator[Any]:
+    """Yield the entries that are not stored yet; those without a uuid are always new."""
+    known = {entry.get("uuid") for entry in before} - {None}
+    for entry in sent:
+        uuid = entry.get("uuid")
+        if uuid not in known:
+            yield entry
+            known |= {uuid} - {None}
+
+
+def _milliseconds(head: CheckpointRecord) -> int:
+    return int(head.created_at.timestamp() * 1000)
