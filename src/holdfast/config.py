@@ -156,6 +156,25 @@ def find_project_root(start: str | Path | None = None) -> Path:
     return here
 
 
+# Where each agent keeps its own settings: its variable for that, and the place under the home.
+_AGENT_HOMES: Final = {
+    "claude-code": ("CLAUDE_CONFIG_DIR", "", ".claude"),
+    "codex": ("CODEX_HOME", "", ".codex"),
+    "gemini": ("GEMINI_CLI_HOME", ".gemini", ".gemini"),
+    "opencode": ("XDG_CONFIG_HOME", "opencode", ".config/opencode"),
+}
+
+
+def agent_home(agent: str) -> Path:
+    """Return the directory where a coding agent keeps the settings of this user."""
+    variable, inside, under_home = _AGENT_HOMES[agent]
+    chosen = os.environ.get(variable)
+    try:
+        return Path(chosen) / inside if chosen else Path.home() / under_home
+    except RuntimeError:
+        raise InvalidConfiguration("there is no home directory; set HOME") from None
+
+
 def load_config(
     project_dir: str | Path | None = None,
     *,

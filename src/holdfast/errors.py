@@ -18,6 +18,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── InvalidArguments
     │   ├── InvalidDecision
     │   ├── HandoffRefused
+    │   ├── AgentSettingsRefused
     │   ├── NotInitialised
     │   ├── CommandNotFound
     │   ├── ProviderTooSlow
@@ -211,6 +212,12 @@ class HandoffRefused(InputError):
     """A handoff file cannot be written without touching what is not ours. Nothing was written."""
 
     code = "handoff_refused"
+
+
+class AgentSettingsRefused(InputError):
+    """The settings of a coding agent cannot be edited without harm. Nothing was changed."""
+
+    code = "agent_settings_refused"
 
 
 class NotInitialised(InputError):

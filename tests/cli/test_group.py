@@ -179,6 +179,7 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "rollback": ("a", "--yes"),
         "undo": ("--yes",),
         "skill": ("install",),
+        "hooks": ("status",),
         "gate": ("start",),
     }
     # `run` starts a session of its own, which would be the latest for those that follow.

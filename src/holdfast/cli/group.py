@@ -47,6 +47,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "gc": "Free the space of content that nothing refers to.",
     "verify": "Read everything back and check every digest.",
     "drill": "Kill a worker again and again, and count what comes back.",
+    "hooks": "Let a coding agent call Holdfast.",
     "skill": "Install the skill for coding agents.",
     "schema": "Print the database schema as SQL.",
     "completion": "Print the completion script for a shell.",

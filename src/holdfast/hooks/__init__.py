@@ -1,0 +1,1 @@
+"""What coding agents call: hooks around their work, and how these get into their settings."""
