@@ -14,7 +14,7 @@ from holdfast.errors import LeaseLost, RestoreFailed
 from holdfast.workspace import apply
 from holdfast.workspace.apply import Applier
 from holdfast.workspace.base import Snapshot
-from holdfast.workspace.position import Mover
+from holdfast.workspace.mover import Mover
 from tests.workspace.pictures import commit_all, git, make_repository
 
 

@@ -33,15 +33,9 @@ from holdfast.workspace.base import MB, Change, Limits, RestoreReport, Skipped, 
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between
 from holdfast.workspace.details import Details
+from holdfast.workspace.mover import Move, Mover, forget_announcement
 from holdfast.workspace.plan import Keep, Plan, Side, make_plan
-from holdfast.workspace.position import (
-    Move,
-    Mover,
-    Position,
-    forget_announcement,
-    from_document,
-    to_document,
-)
+from holdfast.workspace.position import Position, from_document, to_document
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import NO_ROOM
 from holdfast.workspace.repository import Repository

@@ -1,0 +1,332 @@
+"""Putting the user's repository back where a snapshot found it, when somebody asks for that.
+
+HEAD, branch, index and git's notes move; commits that a moved branch no longer contains are kept under a
+reference. A move may be stopped anywhere: every step may be repeated, and one that was interrupted goes on
+only while nobody else moved the repository since.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.durable import sync_directory
+from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
+from holdfast.workspace.position import (
+    FLAGGED,
+    OPERATION_FOLDERS,
+    Extra,
+    Position,
+    copy_objects,
+    operation_files,
+    read_extra,
+)
+from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.repository import Repository
+
+_BACKUPS: Final = "refs/holdfast"
+_FRESH: Final = "holdfast-index"
+# Says in the user's repository which restore may move it: what a project brings along cannot.
+_TOKEN: Final = "holdfast-move"
+_WHO: Final = {
+    f"GIT_{who}_{what}": "holdfast" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a `Mover` did: a sentence, the commits left behind, the reference that keeps them."""
+
+    what: str
+    commits: tuple[str, ...]
+    backup: str | None
+
+
+class Mover:
+    """Puts the user's repository where a snapshot found it. Every step may be repeated."""
+
+    def __init__(self, store: PrivateStore, repository: Repository, position: Position) -> None:
+        self._store = store
+        self._repository = repository
+        self._position = position
+        self._git = repository.git()
+        # Whether anything was moved yet.
+        self.started = False
+
+    def check(self) -> None:
+        """Refuse before anything is touched: a lock held, a commit gone, a branch used elsewhere."""
+        read_extra(self._store, self._position)
+        for name in ("index.lock", "HEAD.lock"):
+            if (self._repository.git_dir / name).exists():
+                raise WorkspaceBusy(
+                    f"{self._repository.git_dir / name} exists: another git command is at work, or "
+                    "one died. Nothing was changed; when no git is running, remove that file"
+                )
+        commit = self._position.commit
+        if commit is not None and not self._succeeds("cat-file", "-e", f"{commit}^{{tree}}"):
+            raise RestoreFailed(
+                f"the repository no longer has commit {commit}, so HEAD cannot go back there. "
+                "Nothing was changed; restore the files alone, without move_head"
+            )
+        branch = self._position.branch
+        if branch is not None and not self._succeeds("check-ref-format", branch):
+            raise SnapshotCorrupt(f"the snapshot names a branch that cannot be: {branch!r}")
+        if branch is not None and branch in self._branches_elsewhere():
+            raise RestoreFailed(
+                f"{branch.removeprefix('refs/heads/')} is checked out in another worktree. Nothing "
+                "was changed; restore the files alone, without move_head"
+            )
+
+    def preview(self) -> Move:
+        """Tell what `move` would do."""
+        behind = self._left_behind()
+        return Move(self._sentence(), behind, None)
+
+    def announce(self, mark: str) -> None:
+        """Leave word in the repository, for good, that a restore is going to move it."""
+        with (self._repository.git_dir / _TOKEN).open("w") as file:
+            file.write(mark)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(self._repository.git_dir)
+
+    def is_announced(self, mark: str) -> bool:
+        """Whether a restore left word that it is going to move the repository."""
+        token = self._repository.git_dir / _TOKEN
+        return token.is_file() and token.read_text("utf-8", "replace") == mark
+
+    def conclude(self) -> None:
+        """Take the word back."""
+        forget_announcement(self._repository)
+
+    def tip(self) -> str | None:
+        """Return where the branch that is going to be moved stands now, None when it does not."""
+        branch = self._position.branch
+        return self._resolve(branch) if branch is not None else None
+
+    def is_untouched(self, old: Position | None, tip: str | None) -> bool:
+        """Whether nobody but us moved the repository since it was at ``old``.
+
+        HEAD, branches, index and notes must each be as they were, or as this move makes them: it may
+        have been stopped anywhere. ``tip`` is where the branch to be moved stood.
+        """
+        if old is None or self._repository.head() not in (old.head, self._position.head):
+            return False
+        allowed: dict[str, set[str | None]] = {}
+        for branch, commits in (
+            (old.branch, (old.commit,)),
+            (self._position.branch, (tip, self._position.commit)),
+        ):
+            if branch is not None:
+                allowed.setdefault(branch, set()).update(commits)
+        if any(self._resolve(branch) not in commits for branch, commits in allowed.items()):
+            return False
+        before = Mover(self._store, self._repository, old)
+        ways = [(one, read_extra(self._store, one._position)) for one in (before, self)]
+        for path in operation_files(self._repository.git_dir):
+            data = (self._repository.git_dir / path).read_bytes()
+            if all(extra.notes.get(str(path)) != data for _, extra in ways):
+                return False
+        staged = self._staged(self._repository.index)
+        return any(one._staged_there(extra) == staged for one, extra in ways)
+
+    def _staged(self, index: Path) -> bytes:
+        """Return what an index stages; git may write its file anew at any look at it."""
+        return self._git.run("ls-files", "-s", "-z", index=index) if index.exists() else b""
+
+    def _staged_there(self, extra: Extra) -> bytes | None:
+        """Return what the index of the position stages, None when that cannot be told any more."""
+        with self._store.aside() as aside:
+            index = Path(aside, "index").absolute()
+            if extra.index is not None:
+                index.write_bytes(extra.index)
+            elif self._position.commit is not None and not self._succeeds(
+                "read-tree", self._position.commit, index=index
+            ):
+                return None
+            return self._staged(index)
+
+    def move(self, label: str) -> Move:
+        """Move HEAD, branch, index and notes; abandoned commits are kept under a reference.
+
+        Raises `WorkspaceBusy`, with nothing moved, when another git command holds the index.
+        """
+        extra = read_extra(self._store, self._position)
+        behind = self._left_behind()
+        what = self._sentence()
+        if extra.staged:
+            # The user's repository may have let go of them.
+            copy_objects(self._store.git, self._git, extra.staged)
+        self.clear_own_lock()
+        self._lock_index(extra.index)
+        self.started = True
+        try:
+            # Whatever comes after this look is not kept, so it must stop the move.
+            there, detached = self.tip(), self._resolve("HEAD")
+            backup = self._keep_tips(label)
+            self._move_references(there, detached)
+            self._replace_index()
+        finally:
+            self.clear_own_lock()
+        self._write_notes(extra.notes)
+        return Move(what, behind, backup)
+
+    def _sentence(self) -> str:
+        now = self._now()
+        there = self._position.describe()
+        return f"HEAD stays on {there}" if now == there else f"HEAD moves from {now} to {there}"
+
+    def _now(self) -> str:
+        head = self._repository.head()
+        return Position(head, self._resolve("HEAD"), None).describe()
+
+    def _resolve(self, name: str) -> str | None:
+        out = self._git.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", ok=(0, 1, 128))
+        return out.decode().strip() or None
+
+    def _succeeds(self, *arguments: str, index: Path | None = None) -> bool:
+        try:
+            self._git.run(*arguments, index=index)
+        except WorkspaceError:
+            return False
+        return True
+
+    def _tips(self) -> dict[str, tuple[str, ...]]:
+        """Return the commits that moving would leave, each with those that only it leads to.
+
+        The branch loses what it gained since; a detached HEAD loses what is on no branch or tag.
+        """
+        commit = self._position.commit
+        without = [f"^{commit}"] if commit else []
+        found = {}
+        branch = self._position.branch
+        if branch is not None and (tip := self._resolve(branch)) is not None:
+            found[tip] = self._listed(tip, *without)
+        if not self._repository.head().startswith("ref: "):
+            tip = self._resolve("HEAD")
+            if tip is not None:
+                kept = ("--not", "--branches", "--tags", "--remotes")
+                found.setdefault(tip, self._listed(tip, *without, *kept))
+        return {tip: commits for tip, commits in found.items() if commits}
+
+    def _listed(self, *wanted: str) -> tuple[str, ...]:
+        return tuple(self._git.run("rev-list", "--max-count=1000", *wanted).decode().split())
+
+    def _left_behind(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one for commits in self._tips().values() for one in commits))
+
+    def _keep_tips(self, label: str) -> str | None:
+        """Keep what is left behind under references; an earlier one is never overwritten."""
+        kept = None
+        for tip in self._tips():
+            name = f"{_BACKUPS}/{label}"
+            number = 1
+            while (there := self._resolve(name)) not in (None, tip):
+                number += 1
+                name = f"{_BACKUPS}/{label}-{number}"
+            if there is None:
+                self._git.run("update-ref", name, tip)
+            kept = kept or name
+        return kept
+
+    def _branches_elsewhere(self) -> set[str]:
+        out = self._git.run("worktree", "list", "--porcelain", "-z").decode("utf-8", "replace")
+        used = set()
+        for block in out.split("\0\0"):
+            words = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
+            here = os.path.realpath(words.get("worktree", "")) == os.path.realpath(
+                self._repository.top
+            )
+            if not here and "branch" in words:
+                used.add(words["branch"])
+        return used
+
+    def _move_references(self, there: str | None, detached: str | None) -> None:
+        """Move the branch from where it was found (``there``), or HEAD (``detached``); or fail."""
+        branch, commit = self._position.branch, self._position.commit
+        said = ("-m", "holdfast: move to a checkpoint")
+        head = self._repository.head()
+        if branch is None:
+            if head != commit:
+                expected = (detached,) if detached is not None else ()
+                self._run("update-ref", *said, "--no-deref", "HEAD", str(commit), *expected)
+            return
+        # What is right already is not written again: somebody may hold it.
+        if commit is not None and there != commit:
+            self._run("update-ref", *said, branch, commit, there or "0" * len(commit))
+        elif commit is None and there is not None:
+            self._run("update-ref", "-d", branch, there)
+        if head != self._position.head:
+            self._run("symbolic-ref", *said, "HEAD", branch)
+
+    def _run(self, *arguments: str) -> None:
+        self._git.run(*arguments, variables=_WHO)
+
+    def _lock_index(self, saved: bytes | None) -> None:
+        """Take the index's lock as git does, with the index to come as its content."""
+        lock, fresh = self._repository.git_dir / "index.lock", self._repository.git_dir / _FRESH
+        fresh.unlink(missing_ok=True)
+        if saved is not None:
+            fresh.write_bytes(saved)
+        elif self._position.commit is not None:
+            if self._repository.index.exists():
+                shutil.copy2(self._repository.index, fresh)
+            self._git.run("read-tree", "--reset", self._position.commit, index=fresh)
+            self._clear_flags(fresh)
+            self._git.run("update-index", "-q", "--refresh", index=fresh, ok=(0, 1))
+        else:
+            fresh.touch()
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        try:
+            # A second name for the same file: after a kill it tells that the lock is ours.
+            os.link(fresh, lock)
+        except FileExistsError:
+            fresh.unlink()
+            raise WorkspaceBusy(f"another git command took {lock} meanwhile") from None
+
+    def _clear_flags(self, index: Path) -> None:
+        paths = FLAGGED.findall(self._git.run("ls-files", "-v", "-z", index=index))
+        for option in ("--no-assume-unchanged", "--no-skip-worktree") if paths else ():
+            listed = b"".join(path + b"\0" for path in paths)
+            self._git.run("update-index", option, "-z", "--stdin", stdin=listed, index=index)
+
+    def _replace_index(self) -> None:
+        lock = self._repository.git_dir / "index.lock"
+        if lock.stat().st_size:
+            os.replace(lock, self._repository.index)
+        else:
+            self._repository.index.unlink(missing_ok=True)
+
+    def clear_own_lock(self) -> None:
+        """Remove the index lock that a killed move of ours left behind, and only that."""
+        lock, fresh = self._repository.git_dir / "index.lock", self._repository.git_dir / _FRESH
+        if lock.exists() and fresh.exists() and lock.samefile(fresh):
+            lock.unlink()
+        fresh.unlink(missing_ok=True)
+
+    def _write_notes(self, wanted: Mapping[str, bytes]) -> None:
+        for path in list(operation_files(self._repository.git_dir)):
+            if str(path) not in wanted:
+                (self._repository.git_dir / path).unlink()
+        for name, data in wanted.items():
+            target = self._repository.git_dir / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        for folder in OPERATION_FOLDERS:
+            _remove_empty(self._repository.git_dir / folder)
+
+
+def forget_announcement(repository: Repository) -> None:
+    """Remove the word of a restore that will not move the repository any more."""
+    (repository.git_dir / _TOKEN).unlink(missing_ok=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    for where, _, _ in os.walk(folder, topdown=False):
+        if not os.listdir(where):
+            os.rmdir(where)
