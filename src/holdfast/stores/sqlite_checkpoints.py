@@ -20,7 +20,6 @@ from holdfast.model import (
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import (
     already_consumed,
-    as_utc,
     check_checkpoint,
     check_fence,
     check_filter,
@@ -32,7 +31,7 @@ from holdfast.stores.checks import (
 from holdfast.stores.rules import session_completed
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_file import SQL
-from holdfast.stores.sqlite_rows import stamp
+from holdfast.stores.sqlite_rows import stamp, stamp_given
 from holdfast.stores.sqlite_sessions import SqliteSessions
 
 _CHECKPOINT_FILTERS: Final = (
@@ -60,8 +59,8 @@ class SqliteCheckpoints(SqliteSessions):
         draft = check_checkpoint(draft)
         session = None if draft.session is None else check_session(draft.session)
         metadata = document_text(draft.metadata)
-        created = draft.created_at and stamp(as_utc(draft.created_at, "created_at"))
-        expires = draft.expires_at and stamp(as_utc(draft.expires_at, "expires_at"))
+        created = stamp_given(draft.created_at, "created_at")
+        expires = stamp_given(draft.expires_at, "expires_at")
         chunks = self._packed(draft.chunks)
         own_bytes = len(draft.manifest.encode()) + len(draft.refs)
 
@@ -89,32 +88,15 @@ class SqliteCheckpoints(SqliteSessions):
                 self._require_packs(connection, [cast("str", draft.workspace_commit)])
             if seq is None:
                 (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
-            row = (
-                draft.id,
-                draft.session_id,
-                agent_id,
-                draft.namespace,
-                seq,
-                draft.external_id,
-                draft.parent_id,
-                draft.name,
-                label,
-                draft.description,
-                draft.checkpoint_type,
-                draft.retention_class,
-                draft.run_id,
-                draft.version,
-                draft.size_bytes,
-                stored_bytes,
-                draft.git_branch,
-                draft.git_commit,
-                draft.git_uncommitted,
-                draft.workspace_commit,
-                draft.resumable,
-                draft.pinned,
-                expires,
-                metadata,
-                created or now,
+            row = rows.of_draft(
+                draft,
+                agent_id=agent_id,
+                seq=seq,
+                label=label,
+                stored_bytes=stored_bytes,
+                expires_at=expires,
+                metadata=metadata,
+                created_at=created or now,
             )
             connection.execute(
                 SQL["sqlite.put.checkpoint"], (self.tenant, *row, draft.manifest, draft.refs)

@@ -120,24 +120,18 @@ class DatabaseFile:
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` in a write transaction; its effects are durable when this returns."""
+
+        def transaction(connection: apsw.Connection) -> T:
+            self._check_presence()
+            connection.execute(SQL["sqlite.begin"])
+            result = work(connection)
+            connection.execute(SQL["sqlite.commit"])
+            return result
+
         if not self._writer.acquire(timeout=self._busy_timeout):
             raise StoreBusy(f"{self.url}: {ADVICE[StoreBusy]}")
         try:
-            connection = self._borrow()
-            try:
-                self._check_presence()
-                connection.execute(SQL["sqlite.begin"])
-                result = work(connection)
-                connection.execute(SQL["sqlite.commit"])
-                return result
-            except apsw.Error as error:
-                system_errno = self._roll_back(connection)
-                raise translated(error, self.path, self.url, system_errno) from error
-            except BaseException:
-                self._roll_back(connection)
-                raise
-            finally:
-                self._give_back(connection)
+            return self.read(transaction)
         finally:
             self._writer.release()
 

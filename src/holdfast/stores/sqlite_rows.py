@@ -11,10 +11,12 @@ from holdfast.model import (
     CheckpointRecord,
     EffectRecord,
     LogRecord,
+    NewCheckpoint,
     Payload,
     SessionRecord,
 )
 from holdfast.state.codec import load_document
+from holdfast.stores.checks import as_utc
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -22,6 +24,11 @@ Row: TypeAlias = tuple[Any, ...]
 def stamp(moment: datetime) -> str:
     """Return a moment in UTC as it is stored; such texts sort like the moments."""
     return moment.isoformat("T", "microseconds")[:26] + "Z"
+
+
+def stamp_given(moment: datetime | None, what: str) -> str | None:
+    """Return a moment that somebody gave as it is stored. It must have a time zone."""
+    return None if moment is None else stamp(as_utc(moment, what))
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -77,6 +84,47 @@ def checkpoint(row: Row) -> CheckpointRecord:
     for set_slot, value in zip(_CHECKPOINT_SLOTS, values, strict=True):
         set_slot(record, value)
     return record
+
+
+def of_draft(
+    draft: NewCheckpoint,
+    *,
+    agent_id: str | None,
+    seq: int,
+    label: str | None,
+    stored_bytes: int,
+    expires_at: str | None,
+    metadata: str | None,
+    created_at: str | None,
+) -> Row:
+    """Return a draft as a row of ``session_checkpoints`` that was never restored."""
+    return (
+        draft.id,
+        draft.session_id,
+        agent_id,
+        draft.namespace,
+        seq,
+        draft.external_id,
+        draft.parent_id,
+        draft.name,
+        label,
+        draft.description,
+        draft.checkpoint_type,
+        draft.retention_class,
+        draft.run_id,
+        draft.version,
+        draft.size_bytes,
+        stored_bytes,
+        draft.git_branch,
+        draft.git_commit,
+        draft.git_uncommitted,
+        draft.workspace_commit,
+        draft.resumable,
+        draft.pinned,
+        expires_at,
+        metadata,
+        created_at,
+    )
 
 
 def effect(row: Row) -> EffectRecord:

@@ -19,7 +19,6 @@ from holdfast.ids import new_id
 from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import (
-    as_utc,
     check_fence,
     check_filter,
     check_free_text,
@@ -37,7 +36,7 @@ from holdfast.stores.sqlite_chunks import SqliteChunks
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_leases import SqliteLeases
 from holdfast.stores.sqlite_packs import SqlitePacks
-from holdfast.stores.sqlite_rows import Row, stamp
+from holdfast.stores.sqlite_rows import Row, stamp, stamp_given
 
 _SESSION_FILTERS: Final = (
     ("status", str),
@@ -138,8 +137,8 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
         check_session_status(status)
         check_free_text(pause_reason, "pause reason")
         check_fence(fence)
-        resumed = None if resumed_at is None else stamp(as_utc(resumed_at, "resumed_at"))
-        until = None if paused_until is None else stamp(as_utc(paused_until, "paused_until"))
+        resumed = stamp_given(resumed_at, "resumed_at")
+        until = stamp_given(paused_until, "paused_until")
         dumped = document_text(metadata)
         merged = document_text(merge_metadata)
 

@@ -20,12 +20,12 @@ from holdfast.model import (
     WriteRecord,
 )
 from holdfast.stores import sqlite_rows as rows
-from holdfast.stores.checks import as_utc, check_copied, check_copy, check_filter, document_text
+from holdfast.stores.checks import check_copied, check_copy, check_filter, document_text
 from holdfast.stores.sqlite_access import all_rows, hex_list
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
 from holdfast.stores.sqlite_effects import SqliteEffects
 from holdfast.stores.sqlite_file import SQL
-from holdfast.stores.sqlite_rows import Row, stamp
+from holdfast.stores.sqlite_rows import Row, stamp_given
 
 _ALL: Final = -1
 _ASKED_AT_ONCE: Final = 10_000
@@ -128,40 +128,20 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
     ) -> None:
         draft = check_copied(copy, record, payload)
         (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+        row = rows.of_draft(
+            draft,
+            agent_id=record.agent_id,
+            seq=seq,
+            label=draft.label,
+            stored_bytes=record.stored_bytes,
+            expires_at=_stamp(record.expires_at),
+            metadata=document_text(record.metadata),
+            created_at=_stamp(record.created_at),
+        )
+        later = (_stamp(record.restored_at), _stamp(copy.consumed.get(record.id)))
         connection.execute(
             SQL["sqlite.transfer.checkpoint"],
-            (
-                self.tenant,
-                draft.id,
-                draft.session_id,
-                record.agent_id,
-                draft.namespace,
-                seq,
-                draft.external_id,
-                draft.parent_id,
-                draft.name,
-                draft.label,
-                draft.description,
-                draft.checkpoint_type,
-                draft.retention_class,
-                draft.run_id,
-                draft.version,
-                draft.size_bytes,
-                record.stored_bytes,
-                draft.git_branch,
-                draft.git_commit,
-                draft.git_uncommitted,
-                draft.workspace_commit,
-                draft.resumable,
-                draft.pinned,
-                _stamp(record.expires_at),
-                document_text(record.metadata),
-                _stamp(record.created_at),
-                _stamp(record.restored_at),
-                _stamp(copy.consumed.get(record.id)),
-                payload.manifest,
-                payload.refs,
-            ),
+            (self.tenant, *row, *later, payload.manifest, payload.refs),
         )
         if not connection.changes():
             raise CheckpointExists(f"the id {record.id} belongs to another session")
@@ -200,7 +180,7 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
 
 
 def _stamp(moment: datetime | None) -> str | None:
-    return None if moment is None else stamp(as_utc(moment, "a time of the session"))
+    return stamp_given(moment, "a time of the session")
 
 
 def _agent_row(agent: AgentRecord) -> Row:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.errors import CheckpointNotFound, ChunksMissing, StoreClosed
-from holdfast.model import CheckpointQuery
+from holdfast.model import CheckpointQuery, NewCheckpoint, SessionRecord
 from holdfast.state.refs import digest_of, pack_refs, unpack_refs
 from holdfast.stores.base import Store
 from holdfast.testing.drafts import (
@@ -119,19 +119,12 @@ class UpkeepContract(Contract):
         assert store.read_chunks([digest_of(b"mine only")]) == {}
 
     def test_erasing_leaves_no_index_without_what_is_below_it(self, store: Store) -> None:
-        mine, theirs = (store.create_session(session()) for _ in range(2))
-        leaves = [b"leaf %d " % number * 30 for number in range(4)]
-        data, refs = index_of(*leaves)
-        chunks = {digest_of(one): one for one in (*leaves, data)}
-        indexed = checkpoint(mine.id, refs=refs, chunks=chunks)
-        store.put(indexed)
-        store.put(checkpoint(theirs.id, contents=leaves[:2]))
-        store.delete_checkpoints([indexed.id])
+        mine, theirs, indexed = _with_half_an_index(store)
         assert store.delete_session(theirs.id)
         # A writer who remembers the index asks only for that: it must be told that it is gone.
         with pytest.raises(ChunksMissing):
-            store.put(checkpoint(mine.id, refs=refs, expects=[digest_of(data)]))
-        assert store.read_chunks(list(chunks)) == {}
+            store.put(checkpoint(mine.id, refs=indexed.refs, expects=[_index_in(indexed)]))
+        assert store.read_chunks(list(indexed.chunks)) == {}
 
     def test_threads_are_erased_in_one_namespace_only(self, store: Store) -> None:
         own, foreign, outside = (store.create_session(session()) for _ in range(3))
@@ -172,17 +165,10 @@ class UpkeepContract(Contract):
         assert store.read_chunks([digest_of(b"written" * 30)]) == {}
 
     def test_erasing_threads_leaves_no_index_without_what_is_below_it(self, store: Store) -> None:
-        mine, theirs = (store.create_session(session()) for _ in range(2))
-        leaves = [b"leaf %d " % number * 30 for number in range(4)]
-        data, refs = index_of(*leaves)
-        chunks = {digest_of(one): one for one in (*leaves, data)}
-        indexed = checkpoint(mine.id, refs=refs, chunks=chunks)
-        store.put(indexed)
-        store.put(checkpoint(theirs.id, contents=leaves[:2]))
-        store.delete_checkpoints([indexed.id])
+        mine, theirs, indexed = _with_half_an_index(store)
         assert store.erase_threads([theirs.id], namespace="", agent_id=theirs.agent_id) == 1
         with pytest.raises(ChunksMissing):
-            store.put(checkpoint(mine.id, refs=refs, expects=[digest_of(data)]))
+            store.put(checkpoint(mine.id, refs=indexed.refs, expects=[_index_in(indexed)]))
 
     def test_gc_keeps_what_pending_writes_refer_to(self, store: Store) -> None:
         owner = session()
@@ -218,3 +204,21 @@ class UpkeepContract(Contract):
     def test_a_store_names_itself(self, store: Store) -> None:
         assert store.tenant
         assert store.url
+
+
+def _with_half_an_index(store: Store) -> tuple[SessionRecord, SessionRecord, NewCheckpoint]:
+    """Delete a checkpoint with an index of which another session's holds half of what is below it."""
+    mine, theirs = (store.create_session(session()) for _ in range(2))
+    leaves = [b"leaf %d " % number * 30 for number in range(4)]
+    data, refs = index_of(*leaves)
+    chunks = {digest_of(one): one for one in (*leaves, data)}
+    indexed = checkpoint(mine.id, refs=refs, chunks=chunks)
+    store.put(indexed)
+    store.put(checkpoint(theirs.id, contents=leaves[:2]))
+    store.delete_checkpoints([indexed.id])
+    return mine, theirs, indexed
+
+
+def _index_in(draft: NewCheckpoint) -> bytes:
+    (ref,) = unpack_refs(draft.refs)
+    return ref.digest
