@@ -24,9 +24,12 @@ from holdfast.testing.effects import EffectContract
 from holdfast.testing.labels import LabelContract
 from holdfast.testing.leases import LeaseContract
 from holdfast.testing.lines import LineContract
+from holdfast.testing.listings import ListingContract
 from holdfast.testing.packs import PackContract
+from holdfast.testing.restoring import RestoringContract
 from holdfast.testing.savers import SaverContract
 from holdfast.testing.sessions import SessionContract
+from holdfast.testing.tenants import TenantContract
 from holdfast.testing.transfer import TransferContract
 from holdfast.testing.trims import TrimContract
 from holdfast.testing.upkeep import UpkeepContract
@@ -38,6 +41,9 @@ __all__ = ["CheckpointerContract", "SaverContract", "StoreContract"]
 class StoreContract(
     SessionContract,
     CheckpointContract,
+    ListingContract,
+    RestoringContract,
+    TenantContract,
     ContentContract,
     TrimContract,
     WriteContract,

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 
 import pytest
 
-from holdfast.errors import InputError, StaleWriter
+from holdfast.errors import (
+    AlreadyResumed,
+    CheckpointExists,
+    CheckpointNotFound,
+    ChunksMissing,
+    InputError,
+    StaleWriter,
+)
 from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, Payload
+from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store
 from holdfast.testing.drafts import Contract, checkpoint, session, stored, write
 
@@ -102,3 +111,67 @@ class LineContract(Contract):
         store.mark_restoring(kept.id, seconds=600)
         assert store.delete_checkpoints([kept.id], spare_restoring=True) == 0
         assert len(store.list_writes(owner.id, "", ["a"])) == 1
+
+    # Going on from a checkpoint
+
+    def test_a_checkpoint_is_consumed_once_and_a_retry_is_no_second_time(
+        self, store: Store
+    ) -> None:
+        owner = store.create_session(session())
+        origin = store.put(checkpoint(owner.id, "origin")).record
+        after = checkpoint(owner.id, "after", consumes=origin.id.upper())
+        assert store.put(after).created is True
+        assert store.put(after).created is False
+        with pytest.raises(AlreadyResumed, match=origin.id):
+            store.put(checkpoint(owner.id, "late", consumes=origin.id))
+        store.put(checkpoint(owner.id, "next", consumes=after.id))
+        assert stored(store, owner.id) == ["next", "after", "origin"]
+
+    def test_a_copy_of_a_consumed_checkpoint_is_consumed(self, store: Store) -> None:
+        owner = store.create_session(session())
+        origin = store.put(checkpoint(owner.id, "origin")).record
+        store.put(checkpoint(owner.id, "after", consumes=origin.id))
+        copy = store.copy_session(owner.id, session())
+        newest, oldest = store.list_checkpoints(CheckpointQuery(session_id=copy.id))
+        with pytest.raises(AlreadyResumed):
+            store.put(checkpoint(copy.id, consumes=oldest.id))
+        store.put(checkpoint(copy.id, consumes=newest.id))
+
+    def test_what_another_line_or_tenant_has_cannot_be_consumed(
+        self, store: Store, neighbour: Store
+    ) -> None:
+        owner = store.create_session(session())
+        other = neighbour.create_session(session())
+        for elsewhere in (
+            store.put(checkpoint(owner.id, namespace="sub")).record.id,
+            neighbour.put(checkpoint(other.id)).record.id,
+            new_id(),
+        ):
+            with pytest.raises(CheckpointNotFound, match=elsewhere):
+                store.put(checkpoint(owner.id, "late", contents=[b"chunk"], consumes=elsewhere))
+        assert stored(store, owner.id, namespace="") == []
+        assert store.total_bytes() == 0
+
+    def test_a_put_that_fails_consumes_nothing(self, store: Store) -> None:
+        owner = store.create_session(session())
+        origin = store.put(checkpoint(owner.id, "origin")).record
+        missing = checkpoint(owner.id, "after", expects=[digest_of(b"gone")], consumes=origin.id)
+        with pytest.raises(ChunksMissing):
+            store.put(missing)
+        with pytest.raises(CheckpointExists):
+            store.put(checkpoint(owner.id, "origin", consumes=origin.id))
+        assert store.put(replace(missing, expects=())).created is True
+
+    def test_of_eight_threads_exactly_one_goes_on(self, store: Store) -> None:
+        owner = store.create_session(session())
+        origin = store.put(checkpoint(owner.id, "origin")).record
+
+        def go_on(number: int) -> bool:
+            try:
+                return store.put(checkpoint(owner.id, f"n{number}", consumes=origin.id)).created
+            except AlreadyResumed:
+                return False
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(go_on, range(24))) == 1
+        assert len(stored(store, owner.id)) == 2
