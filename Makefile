@@ -19,7 +19,7 @@ FRAMEWORK_VENVS := .venv-frameworks
 INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-frameworks lint format check acceptance bench clean
+.PHONY: help venv demo test test-frameworks lint format check acceptance faults bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,9 @@ check: lint test ## what CI runs
 
 acceptance: $(DEV) ## run all tests, long drills too, and print every requirement with its proof
 	$(BIN)/python -m tests.acceptance.report -- -n $(WORKERS) $(ARGS)
+
+faults: $(DEV) ## the fault drills at full size: power cuts, failing disks, killed servers, lost answers
+	$(PYTEST) tests/faults $(ARGS)
 
 bench: $(BENCH) ## measure Holdfast and its peers
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -34,6 +34,8 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from holdfast.processes import started_at
+
 VERSION_VARIABLE = "HOLDFAST_TEST_PG"
 DEFAULT_VERSION = "18"
 
@@ -133,10 +135,14 @@ class PostgresServer:
             return
         # Stopped first, so that it cannot fork a backend that the list of children misses.
         os.kill(self._process.pid, signal.SIGSTOP)
-        for child in _children(self._process.pid):
+        children = list(_children(self._process.pid))
+        for child in children:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         self._signal_and_wait(signal.SIGKILL)
+        # A new server refuses to start as long as one of them still has the old one's memory.
+        while any(started_at(child) is not None for child in children):
+            time.sleep(0.005)
 
     def restart(self) -> None:
         self.stop()

@@ -1,0 +1,1 @@
+"""Faults: the power goes, the disk fills up, bits flip; nothing that was acknowledged is lost."""
