@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast.errors import SessionNotFound
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
-from holdfast.stores.base import Store
 from holdfast.stores.checks import (
     check_effect,
     check_effect_query,
@@ -15,7 +14,7 @@ from holdfast.stores.checks import (
     check_filter,
     check_outcome,
 )
-from holdfast.stores.postgres_connection import Link
+from holdfast.stores.postgres_access import PostgresAccess
 from holdfast.stores.postgres_statements import (
     Statement,
     outcome_params,
@@ -24,11 +23,8 @@ from holdfast.stores.postgres_statements import (
 )
 
 
-class PostgresEffects(Store):
+class PostgresEffects(PostgresAccess):
     """Steps with side effects, and how they ended."""
-
-    _link: Link
-    _sql: dict[str, str]
 
     def begin_effect(self, draft: NewEffect) -> EffectRecord:
         check_effect(draft)

@@ -40,8 +40,6 @@ _DOCUMENTS: Final = {"metadata", "data"}
 class PostgresTransfer(PostgresEffects):
     """All rows of a session at once."""
 
-    schema: str
-
     def read_session(self, session_id: str) -> SessionCopy | None:
         check_filter(session_id, "session id", str)
 
