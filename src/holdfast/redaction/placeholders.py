@@ -1,0 +1,95 @@
+"""What stands in a secret's place: ``[redacted:github-token:3f9a1c2b5d7e9a01]``.
+
+The last part is a keyed digest of the secret, so the same secret has the same placeholder everywhere
+in a project: states still share what they have in common, and whoever has the secret can tell that it
+is the one. Without the key nothing can be tried against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+_DIGITS: Final = 16
+MARK: Final = "[redacted:"
+PATTERN: Final = re.compile(r"\[redacted:([a-z0-9][a-z0-9\-]{0,40}):([0-9a-f]{16})\]")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Placeholder:
+    """A secret that was taken out: of which kind it was, and its keyed digest."""
+
+    kind: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{MARK}{self.kind}:{self.digest}]"
+
+
+Rehydrate: TypeAlias = Callable[[Placeholder], str | None]
+"""Returns the secret that a placeholder stands for, or None."""
+
+
+def digest_of(secret: str, key: bytes) -> str:
+    """Return the digest that a secret's placeholder carries."""
+    return hmac.new(key, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[
+        :_DIGITS
+    ]
+
+
+def placeholders_in(value: Any) -> Iterator[Placeholder]:
+    """Yield the placeholders in a text, or in all texts of a value, keys included."""
+    if isinstance(value, str):
+        if MARK in value:
+            for match in PATTERN.finditer(value):
+                yield Placeholder(match[1], match[2])
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from placeholders_in(key)
+            yield from placeholders_in(item)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from placeholders_in(item)
+
+
+def filled(value: Any, rehydrate: Rehydrate) -> Any:
+    """Return a value with its placeholders replaced by what ``rehydrate`` knows.
+
+    What it does not know stays a placeholder. Where there is nothing to replace, the value itself comes
+    back.
+    """
+    if isinstance(value, str):
+        if MARK not in value:
+            return value
+        return PATTERN.sub(lambda match: _known(match, rehydrate), value)
+    if isinstance(value, dict):
+        items = [(filled(key, rehydrate), filled(item, rehydrate)) for key, item in value.items()]
+        same = all(
+            new_key is key and new is old
+            for (new_key, new), (key, old) in zip(items, value.items(), strict=True)
+        )
+        return value if same else dict(items)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        parts = [filled(item, rehydrate) for item in value]
+        same = all(new is old for new, old in zip(parts, value, strict=True))
+        return value if same else type(value)(parts)
+    return value
+
+
+def _known(match: re.Match[str], rehydrate: Rehydrate) -> str:
+    found = rehydrate(Placeholder(match[1], match[2]))
+    return match[0] if found is None else found
+
+
+def among(values: Iterable[str], key: bytes) -> Rehydrate:
+    """Return what finds secrets among some texts, such as the values of environment variables."""
+    known = {digest_of(value, key): value for value in values}
+
+    def rehydrate(placeholder: Placeholder) -> str | None:
+        return known.get(placeholder.digest)
+
+    return rehydrate

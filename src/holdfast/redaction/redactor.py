@@ -1,0 +1,237 @@
+"""Taking secrets out of texts and of structured values.
+
+In a structure, a name and its value are often parted: a key and its item, the two fields of
+``{"name": "API_KEY", "value": "…"}``, a flag and the argument after it. The walk brings them together;
+what stands in one text is the scanner's.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from holdfast.redaction.kinds import CONTEXTUAL, Rule
+from holdfast.redaction.names import kind_of_name
+from holdfast.redaction.placeholders import MARK, PATTERN, Placeholder, digest_of
+from holdfast.redaction.scanner import Finding, Scanner
+from holdfast.redaction.values import is_basic, is_named_secret
+from holdfast.state.tags import MARK as TAG
+from holdfast.state.tags import MAX_DEPTH, tagged, untagged
+
+_NAME_FIELDS: Final = ("name", "key", "variable", "header", "Name", "Key")
+_VALUE_FIELDS: Final = frozenset({"value", "Value", "val"})
+# A shorter key cannot be a secret with a mark of its own.
+_SHORTEST_KEY: Final = 16
+# What was looked at and found clean, to be passed over next time, up to so many characters.
+_REMEMBERED: Final = 8 * 1024 * 1024
+_WORTH_REMEMBERING: Final = 64
+# No secret is longer: what was clean stays so, if nothing was added within this many characters.
+LONGEST: Final = 16 * 1024
+
+
+class Redactor:
+    """Replaces secrets by placeholders; the same secret gives the same placeholder.
+
+    redactor = Redactor(key)
+    redactor.text("export GITHUB_TOKEN=…")
+    """
+
+    def __init__(
+        self,
+        key: bytes | Callable[[], bytes],
+        *,
+        kinds: Collection[str] | None = None,
+        extra: Iterable[Rule] = (),
+        allow: Iterable[str] = (),
+    ) -> None:
+        """Use the project's ``key``, or what returns it when the first secret is found.
+
+        ``kinds`` are the only ones to look for, ``extra`` rules come on top. ``allow`` lists texts that
+        are no secrets: in full, by their beginning and ``*``, or by the placeholder that they became.
+        """
+        self._key = key
+        self._scanner = _scanner(None if kinds is None else frozenset(kinds), tuple(extra))
+        self._named = frozenset(CONTEXTUAL if kinds is None else set(CONTEXTUAL) & set(kinds))
+        allowed = list(allow)
+        self._allowed = frozenset(one for one in allowed if not one.endswith("*"))
+        self._allowed_starts = tuple(one[:-1] for one in allowed if one.endswith("*"))
+        self._clean: set[str] = set()
+        self._clean_size = 0
+
+    @property
+    def key(self) -> bytes:
+        """The key of the digests in placeholders."""
+        return self._key() if callable(self._key) else self._key
+
+    # Texts ---------------------------------------------------------------------------------
+
+    def find(self, text: str, name: str = "") -> list[Finding]:
+        """Return the secrets of a text, in order. ``name`` is what the text is the value of."""
+        if text in self._clean:
+            findings: list[Finding] = []
+        else:
+            findings = self._scanner.find(text)
+            if findings:
+                findings = self._without_placeholders(text, findings)
+                findings = [one for one in findings if not self._allows(text, one)]
+            if not findings:
+                self._remember(text)
+        if not findings and name and (kind := self._named_kind(text, name)) is not None:
+            whole = Finding(kind, 0, len(text))
+            if not self._allows(text, whole):
+                findings = [whole]
+        return findings
+
+    def text(self, text: str, name: str = "") -> str:
+        """Return a text without its secrets."""
+        findings = self.find(text, name)
+        return self._replaced(text, findings) if findings else text
+
+    def tail(self, text: str, known: int) -> str | None:
+        """Return what comes after the first ``known`` characters, which were redacted before.
+
+        None if a secret reaches over that place: then the whole text has to be looked at again.
+        """
+        start = max(0, known - LONGEST)
+        window = text[start:]
+        findings = self.find(window)
+        if any(one.start + start < known <= one.end + start for one in findings):
+            return None
+        new = [one for one in findings if one.start + start >= known]
+        shift = known - start
+        moved = [Finding(one.kind, one.start - shift, one.end - shift) for one in new]
+        return self._replaced(text[known:], moved)
+
+    def raw(self, data: bytes) -> bytes:
+        """Return bytes without the secrets that stand in them as text."""
+        text = data.decode("latin-1")
+        clean = self.text(text)
+        return data if clean is text else clean.encode("latin-1")
+
+    def _named_kind(self, text: str, name: str) -> str | None:
+        kind = kind_of_name(name)
+        if kind is None or kind not in self._named or text.startswith(MARK):
+            return None
+        if kind == "credential":
+            secret = is_basic(text) or is_named_secret(text, password=False, trust="bare")
+        else:
+            secret = is_named_secret(text, password=kind == "password", trust="data")
+        return kind if secret else None
+
+    def _without_placeholders(self, text: str, findings: list[Finding]) -> list[Finding]:
+        if MARK not in text:
+            return findings
+        spans = [match.span() for match in PATTERN.finditer(text)]
+        return [
+            one
+            for one in findings
+            if not any(start < one.end and one.start < end for start, end in spans)
+        ]
+
+    def _allows(self, text: str, finding: Finding) -> bool:
+        if not self._allowed and not self._allowed_starts:
+            return False
+        secret = text[finding.start : finding.end]
+        return (
+            secret in self._allowed
+            or secret.startswith(self._allowed_starts)
+            or str(self.placeholder(finding.kind, secret)) in self._allowed
+        )
+
+    def placeholder(self, kind: str, secret: str) -> Placeholder:
+        """Return what stands in a secret's place."""
+        return Placeholder(kind, digest_of(secret, self.key))
+
+    def _replaced(self, text: str, findings: list[Finding]) -> str:
+        parts = []
+        at = 0
+        for one in findings:
+            secret = text[one.start : one.end]
+            parts += [text[at : one.start], str(self.placeholder(one.kind, secret))]
+            at = one.end
+        return "".join([*parts, text[at:]])
+
+    def _remember(self, text: str) -> None:
+        if len(text) < _WORTH_REMEMBERING:
+            return
+        if self._clean_size + len(text) > _REMEMBERED:
+            self._clean, self._clean_size = set(), 0
+        if len(text) <= _REMEMBERED:
+            self._clean.add(text)
+            self._clean_size += len(text)
+
+    # Structures ----------------------------------------------------------------------------
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """Return a value of JSON types without its secrets; itself, where there are none."""
+        kind = type(value)
+        if kind is str:
+            return self.text(value, name)
+        if kind is dict:
+            return self._dict(value)
+        if kind is list:
+            return self._list(value, name)
+        return value
+
+    def fields(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return a dict with its keys and the texts directly in it redacted, nothing below."""
+        return self._dict(value, deep=False)
+
+    def document(self, document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return a small document of any types without its secrets."""
+        if document is None:
+            return None
+        plain = tagged(dict(document), "$")
+        clean = self.value(plain)
+        if clean is plain:
+            return document
+        found: Mapping[str, Any] = untagged(clean, MAX_DEPTH + 8)
+        return found
+
+    def _dict(self, value: dict[str, Any], *, deep: bool = True) -> dict[str, Any]:
+        if value.get(TAG) in ("bytes", "str") and type(encoded := value.get("v")) is str:
+            # The forms of bytes, and of texts with NUL in them.
+            data = b64decode(encoded)
+            clean = self.raw(data)
+            return value if clean is data else {**value, "v": b64encode(clean).decode()}
+        named = _field_name(value)
+        changed = False
+        items: list[tuple[str, Any]] = []
+        for key, item in value.items():
+            if deep or type(item) is str:
+                new = self.value(item, named if named and key in _VALUE_FIELDS else key)
+            else:
+                new = item
+            new_key = self.text(key) if len(key) >= _SHORTEST_KEY else key
+            changed = changed or new is not item or new_key is not key
+            items.append((new_key, new))
+        return dict(items) if changed else value
+
+    def _list(self, value: list[Any], name: str) -> list[Any]:
+        changed = False
+        items: list[Any] = []
+        before: Any = None
+        for item in value:
+            called = name
+            if type(before) is str and (before[:1] == "-" or len(value) == 2):
+                called = before
+            new = self.value(item, called)
+            changed = changed or new is not item
+            items.append(new)
+            before = item
+        return items if changed else value
+
+
+@lru_cache(maxsize=8)
+def _scanner(kinds: frozenset[str] | None, extra: tuple[Rule, ...]) -> Scanner:
+    return Scanner(kinds, extra)
+
+
+def _field_name(value: dict[str, Any]) -> str:
+    """Return the name that a dict with a name and a value in two fields gives to the value."""
+    if _VALUE_FIELDS.isdisjoint(value):
+        return ""
+    names = (value.get(field) for field in _NAME_FIELDS)
+    return next((one for one in names if type(one) is str), "")

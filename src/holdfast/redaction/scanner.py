@@ -1,0 +1,292 @@
+"""Finding secrets in a text, at memory speed where there are none.
+
+A first pass asks two questions that C code answers for the whole text at once. Where are runs of
+characters long enough to be a token? There, the anchors of all kinds are looked for, as one pattern.
+And where are the few words that a name with a secret behind it has? There, the form of an assignment
+is tried. Each rule looks at a bounded stretch of text and at none twice, so the time grows with the
+length of the text, whatever it says.
+
+A secret that has a mark of its own is found wherever it stands. Another one is found by the name in
+front of it, in the forms that people and programs write: ``NAME=value``, ``"name": "value"``,
+``--name value``, ``name: value``, ``<name>value</name>``, ``"name": "NAME", "value": "…"``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.redaction.kinds import CONTEXTUAL, FRAMED, TYPED, Rule
+from holdfast.redaction.names import kind_of_name
+from holdfast.redaction.values import Trust, is_basic, is_named_secret
+
+# A token has at least so many characters in a row that are letters, digits or one of these.
+_RUN: Final = b"a" * 20
+_RUN_CHARACTERS: Final = bytes(
+    97 if chr(one).isascii() and (chr(one).isalnum() or chr(one) in "_-+=~") else 32
+    for one in range(256)
+)
+# How far before a run what belongs to it may begin.
+_BEFORE_RUN: Final = 64
+# Parts of the words that a name with a secret behind it has (token, key, secret, password, auth …), by
+# what is looked for: a scan for each part costs more than to pass over what else begins so.
+_NAMES: Final[Mapping[bytes, tuple[bytes, ...]]] = {
+    b"ke": (b"key", b"ken"),
+    b"cre": (b"cret", b"cred"),
+    b"pass": (b"pass",),
+    b"pwd": (b"pwd",),
+    b"uth": (b"uth",),
+}
+_SHORTEST: Final = 8
+_NAME_CHARACTERS: Final = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+)
+_NAME_REST: Final = re.compile(r"[A-Za-z0-9_.\-]*+")
+_LONGEST_NAME: Final = 80
+_QUOTE: Final = r"\\{0,3}[\"'`]"
+_ASSIGNED: Final = re.compile(
+    # What closes the name: quotes, a subscript's bracket.
+    rf"(?P<closed>{_QUOTE})?\]?"
+    r"(?:"
+    # A field of its own for the value, next to the one with the name.
+    rf"(?:,?\s{{0,40}}+(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?\s{{0,4}}+[:=]\s{{0,4}}+)"
+    # An assignment, perhaps with a type.
+    r"|(?:\s{0,4}+:\s{0,4}+[A-Za-z_][A-Za-z0-9_.\[\]]{0,40}(?:\s?\|\s?None)?)?\s{0,4}+(?P<equals>:=|=>|=(?!=)|:)[ \t]{0,8}+"
+    r"|(?P<element>>)"
+    r"|(?P<argument>[ \t]{1,4}+)"
+    r")"
+    r"(?:(?i:bearer|basic|token|apikey|api-key|digest)[ \t]{1,2}+)?"
+    rf"(?:[fFrRbBuU]{{0,2}}(?P<quote>{_QUOTE})(?P<quoted>[^\"'`\\\r\n]{{1,4096}}+)"
+    r"|(?P<bare>[^\s\"'`,;|<>(){}\\]{1,1024}+)(?P<after>[(\[{]?))"
+)
+_ENVIRONMENT: Final = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_BARE_END: Final = re.compile(r"[&#]")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Where a secret lies in a text, and of which kind it is."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class Scanner:
+    """Finds the secrets of some kinds in texts."""
+
+    def __init__(self, kinds: Collection[str] | None = None, extra: Iterable[Rule] = ()) -> None:
+        """Look for these kinds, all by default, and for those of the ``extra`` rules."""
+        wanted = [rule for rule in TYPED if kinds is None or rule.kind in kinds]
+        framed = [one for one in FRAMED if kinds is None or one[1].kind in kinds]
+        self._named = frozenset(CONTEXTUAL if kinds is None else set(CONTEXTUAL) & set(kinds))
+        self._framed = [rule for _, rule in framed]
+        rules: dict[str, list[Rule]] = {}
+        self._words: dict[bytes, list[Rule]] = {}
+        for rule in [*wanted, *extra]:
+            for anchor, _, _ in rule.anchors:
+                if rule.in_runs:
+                    rules.setdefault(anchor, []).append(rule)
+                else:
+                    self._words.setdefault(anchor.encode(), []).append(rule)
+        # Of two anchors of which one begins with the other the longer one is found: it stands for both.
+        self._rules = {
+            found: [
+                (rule, least, most)
+                for anchor, rules_of in rules.items()
+                if found.startswith(anchor)
+                for rule in rules_of
+                for literal, least, most in rule.anchors
+                if literal == anchor
+            ]
+            for found in rules
+        }
+        self._anchors = re.compile("|".join([*(one for one, _ in framed), *_tree(rules)]) or "(?!)")
+
+    def find(self, text: str) -> list[Finding]:
+        """Return the secrets of a text, in order; they do not overlap."""
+        if len(text) < _SHORTEST:
+            return []
+        # One byte for each character, so that places are the same in both.
+        data = text.encode("latin-1", "replace")
+        lower = data.lower()
+        findings = self._in_runs(text, data)
+        for word, rules in self._words.items():
+            for rule in rules:
+                findings += _by_word(text, lower, word, rule)
+        if self._named:
+            findings += self._assignments(text, lower)
+        return _without_overlaps(findings) if len(findings) > 1 else findings
+
+    def _in_runs(self, text: str, data: bytes) -> list[Finding]:
+        """Return the secrets that have a run of characters which is long enough."""
+        runs = data.translate(_RUN_CHARACTERS)
+        findings: list[Finding] = []
+        end = done = 0
+        at = runs.find(_RUN)
+        while at >= 0:
+            start = max(end, at - _BEFORE_RUN)
+            end = runs.find(b" ", at + len(_RUN))
+            end = end if end >= 0 else len(text)
+            while (match := self._anchors.search(text, start, end)) is not None:
+                # One anchor may hide the beginning of another.
+                start = match.start() + 1
+                for rule, least, most in self._tried(match):
+                    if least == most and rule.bounded and _inside(text, match.start() - least):
+                        continue
+                    found = rule.find(text, match.start(), least, most)
+                    if found is not None and found.secret and found.start >= done:
+                        findings.append(Finding(rule.kind, found.start, found.end))
+                        start = done = max(start, found.end)
+                        break
+            at = runs.find(_RUN, end)
+        return findings
+
+    def _tried(self, match: re.Match[str]) -> list[tuple[Rule, int, int]]:
+        if match.lastindex is None:
+            return self._rules[match[0]]
+        framed = self._framed[match.lastindex - 1]
+        return [(framed, *framed.anchors[0][1:])]
+
+    def _assignments(self, text: str, lower: bytes) -> list[Finding]:
+        findings: list[Finding] = []
+        quiet = 0
+        places = [
+            at
+            for beginning, words in _NAMES.items()
+            for at in _places(lower, beginning)
+            if lower.startswith(words, at)
+        ]
+        for at in sorted(places):
+            if at >= quiet:
+                quiet, finding = self._assigned(text, at)
+                if finding is not None:
+                    findings.append(finding)
+        return findings
+
+    def _assigned(self, text: str, at: int) -> tuple[int, Finding | None]:
+        """Return the secret behind the name that an anchor is a part of, and where to look on."""
+        start, end = _name_around(text, at)
+        name = text[start:end]
+        kind = kind_of_name(name) if end - start <= _LONGEST_NAME else None
+        match = _ASSIGNED.match(text, end) if kind in self._named else None
+        if kind is None or match is None:
+            return end, None
+        if match["argument"] is not None and not name.startswith("-"):
+            return end, None
+        if match["element"] is not None and text[start - 1 : start] != "<":
+            return end, None
+        group = "quoted" if match["quoted"] is not None else "bare"
+        value_start, value_end = match.span(group)
+        if group == "bare":
+            if cut := _BARE_END.search(text, value_start, value_end):
+                value_end = cut.start()
+            while value_end > value_start and text[value_end - 1] in ".:!?":
+                value_end -= 1
+        value = text[value_start:value_end]
+        trust = _trust(match, name, text[value_start - 1 : value_start])
+        secret = (
+            is_named_secret(value, password=kind == "password", trust=trust)
+            if kind != "credential"
+            else is_basic(value) or is_named_secret(value, password=False, trust="bare")
+        )
+        if group == "bare" and trust == "bare" and match["after"]:
+            secret = False  # a call or a subscript
+        found = Finding(kind, value_start, value_end) if secret else None
+        return value_end, found
+
+
+def _name_around(text: str, at: int) -> tuple[int, int]:
+    """Return where the name begins and ends that a place is in; a long one is cut off in front."""
+    start = at
+    while start > 0 and at - start <= _LONGEST_NAME and text[start - 1] in _NAME_CHARACTERS:
+        start -= 1
+    match = _NAME_REST.match(text, at)
+    return start, at if match is None else match.end()
+
+
+def _inside(text: str, at: int) -> bool:
+    """Tell whether a place is in the middle of a word, as far as one look tells."""
+    if at <= 0 or text[at - 1] not in _NAME_CHARACTERS or text[at - 1] == ".":
+        return False
+    return text[at - 1] != "m" and text[at - 2 : at - 1] != "\\" and text[at - 3 : at - 2] != "%"
+
+
+def _by_word(text: str, lower: bytes, word: bytes, rule: Rule) -> Iterator[Finding]:
+    """Yield the secrets of a rule that has one anchor."""
+    _, least, most = rule.anchors[0]
+    done = 0
+    at = lower.find(word)
+    while at >= 0:
+        found = rule.find(text, at, least, most) if at >= done else None
+        if found is not None:
+            # Looked at once, whether it is a secret or not.
+            done = found.end
+            if found.secret:
+                yield Finding(rule.kind, found.start, found.end)
+        at = lower.find(word, at + len(word))
+
+
+def _trust(match: re.Match[str], name: str, before: str) -> Trust:
+    """Tell how sure it is that what follows a name is data."""
+    if match["quoted"] is not None:
+        # A quoted name is a field; one without quotes is a variable of some program.
+        return "data" if match["closed"] is not None else "quoted"
+    if match["argument"] is not None or match["element"] is not None:
+        return "data"
+    attached = match["equals"] == "=" and before == "="
+    if attached and (_ENVIRONMENT.search(name) or name.startswith("--")):
+        return "data"
+    return "bare"
+
+
+def _without_overlaps(findings: list[Finding]) -> list[Finding]:
+    """Return findings in order, those that overlap as one that covers both.
+
+    Of two for the same place the first counts: what has a mark of its own goes by it.
+    """
+    kept: list[Finding] = []
+    for one in sorted(findings, key=lambda one: (one.start, -one.end)):
+        if not kept or one.start >= kept[-1].end:
+            kept.append(one)
+        elif one.end > kept[-1].end:
+            kept[-1] = Finding(kept[-1].kind, kept[-1].start, one.end)
+    return kept
+
+
+def _places(text: bytes, word: bytes) -> list[int]:
+    """Return where a word stands."""
+    places = []
+    at = text.find(word)
+    while at >= 0:
+        places.append(at)
+        at = text.find(word, at + len(word))
+    return places
+
+
+class _Node(dict[str, "_Node"]):
+    """What may follow: characters, or the end, which is the empty text."""
+
+
+def _tree(anchors: Iterable[str]) -> Iterator[str]:
+    """Yield one pattern for each first character: the literals as a tree."""
+    root = _Node()
+    for anchor in anchors:
+        node = root
+        for character in [*anchor, ""]:
+            node = node.setdefault(character, _Node())
+    for character in sorted(root):
+        yield re.escape(character) + _branches(root[character])
+
+
+def _branches(node: _Node) -> str:
+    branches = [
+        re.escape(character) + _branches(node[character]) for character in sorted(node) if character
+    ]
+    if not branches:
+        return ""
+    if len(branches) == 1 and "" not in node:
+        return branches[0]
+    return f"(?:{'|'.join(branches)}){'?' if '' in node else ''}"

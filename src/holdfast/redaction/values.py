@@ -1,0 +1,180 @@
+"""Is this text a secret? What can be said of a value by itself.
+
+A mark or a name in front of it has made it a candidate; here it is told from what people write in
+the same places: examples, references to where the secret is, words, code.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections import Counter
+from itertools import pairwise
+from typing import Final, Literal, TypeAlias
+
+Trust: TypeAlias = Literal["data", "quoted", "bare"]
+"""How sure it is that a name's value is data: a field or an environment file, a literal in code, a
+word in code that may as well be another name."""
+
+# Written in the place of a secret, or a reference to it.
+_STAND_INS: Final = re.compile(
+    r"example|changeme|change[_\-]me|place[_\-]?holder|your[_\-]|[_\-]here\b|xxxx|\*\*\*|\.\.\.|…|"
+    r"redacted|dummy|process\.env|os\.environ|getenv|import\.meta|"
+    r"\$\{|\$\(|\{\{|%\(|^[<$%@~{\[(/]|^\./|^[a-z][a-z0-9+.\-]*://|^(?:arn|file|vault|secret|op|env|ref):|"
+    r"^sha(?:1|256|384|512)[:\-]|^md5[:\-]",
+    re.IGNORECASE,
+)
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_WORDS: Final = frozenset(
+    [
+        "password",
+        "passwd",
+        "passwort",
+        "passphrase",
+        "passcode",
+        "secret",
+        "token",
+        "username",
+        "user",
+        "admin",
+        "string",
+        "text",
+        "hidden",
+        "required",
+        "optional",
+        "default",
+        "unknown",
+        "undefined",
+        "null",
+        "none",
+        "true",
+        "false",
+        "test",
+        "testing",
+        "foobar",
+        "credential",
+        "credentials",
+        "authorization",
+        "bearer",
+        "basic",
+        "value",
+        "number",
+        "object",
+        "boolean",
+        "integer",
+        "function",
+        "method",
+        "submit",
+        "postgres",
+        "localhost",
+        "root",
+        "guest",
+        "anonymous",
+        "example",
+        "missing",
+        "empty",
+        "disabled",
+        "enabled",
+        "changed",
+        "invalid",
+        "expired",
+        "revoked",
+        "access",
+        "refresh",
+    ]
+)
+_NAME_LIKE: Final = re.compile(r"[A-Za-z]+(?:[_.\-:/ ]+[A-Za-z]+)*[_.\-]?")
+_VARIED: Final = 7
+
+
+def is_varied(secret: str) -> bool:
+    """Tell a token from its picture: ``ghp_xxxxxxxxxxxx``, ``AKIA…EXAMPLE``."""
+    return len(set(secret)) >= _VARIED and "EXAMPLE" not in secret and "xxxxx" not in secret.lower()
+
+
+def is_password(secret: str) -> bool:
+    """Tell whether this may be the password of a URL."""
+    return not is_stand_in(secret) and secret.lower() not in _URL_WORDS and len(set(secret)) > 1
+
+
+_URL_WORDS: Final = (
+    frozenset(["pass", "passw", "pw", "pwd", "pass123", "port", "1234", "12345"]) | _WORDS
+)
+
+
+def is_login(secret: str) -> bool:
+    """Tell the password of ``-u name:password`` from the number of a group."""
+    if not is_password(secret) or secret.isdigit():
+        return False
+    return not is_name_like(secret) or _changes(secret) >= 6
+
+
+def is_bearer(secret: str) -> bool:
+    """Tell a bearer token from the next word of a sentence."""
+    return not is_stand_in(secret) and not is_name_like(secret) and entropy(secret) > 2.5
+
+
+def is_basic(secret: str) -> bool:
+    """Tell basic credentials from the next word of a sentence: they decode to ``user:password``."""
+    try:
+        plain = b64decode(secret + "=" * (-len(secret) % 4), validate=True)
+    except NotBase64:
+        return False
+    return b":" in plain and plain.isascii()
+
+
+def is_cookie(secret: str) -> bool:
+    """Tell whether a cookie header has something in it that is worth stealing."""
+    values = (part.partition("=")[2].strip() for part in secret.split(";"))
+    return any(
+        len(one) >= 16 and not is_stand_in(one) and not is_name_like(one) and entropy(one) > 2.8
+        for one in values
+    )
+
+
+def is_named_secret(value: str, *, password: bool, trust: Trust) -> bool:
+    """Tell whether the value of a name that promises a secret is one."""
+    if len(value) < (6 if password else 8) or len(value) > 4096 or is_stand_in(value):
+        return False
+    if any(one.isspace() for one in value) or _UUID.fullmatch(value):
+        return False
+    if is_name_like(value):
+        # Letters only: a password at best, and only where no code can stand.
+        if trust == "data" and password:
+            return value.lower() not in _WORDS
+        if not value.isalpha():
+            return False
+        if password and len(value) >= 14 and _changes(value) >= 6:
+            return True
+        return trust != "bare" and len(value) >= 20 and entropy(value) >= 4.0
+    if value.isdigit() and not (password and trust != "bare"):
+        return False
+    if trust == "bare":
+        return len(value) >= 12 and _changes(value) >= 4 and entropy(value) >= 3.0
+    return entropy(value) >= (2.0 if password else 2.5)
+
+
+def is_stand_in(value: str) -> bool:
+    """Tell whether this is written in the place of a secret: an example, or where to find it."""
+    return _STAND_INS.search(value) is not None
+
+
+def is_name_like(value: str) -> bool:
+    """Tell whether this could be a word, a name or a path of names."""
+    return _NAME_LIKE.fullmatch(value) is not None
+
+
+def _changes(value: str) -> int:
+    """Count the changes between small and capital letters and digits; names have few."""
+    kinds = [
+        "d" if one.isdigit() else "u" if one.isupper() else "l" for one in value if one.isalnum()
+    ]
+    return sum(a != b for a, b in pairwise(kinds))
+
+
+def entropy(value: str) -> float:
+    """Return the bits per character, from how often each occurs in it."""
+    size = len(value)
+    return -sum(n / size * math.log2(n / size) for n in Counter(value).values())

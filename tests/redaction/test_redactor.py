@@ -1,0 +1,185 @@
+"""Placeholders, structures, and the way back."""
+
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidConfiguration
+from holdfast.redaction import Placeholder, Redactor, among, filled, placeholders_in
+from holdfast.redaction.keys import FILE_NAME, find_key, load_key
+from holdfast.redaction.redactor import LONGEST
+from tests.redaction import corpus
+
+KEY = b"k" * 32
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor(KEY)
+
+
+@pytest.fixture
+def token() -> str:
+    return corpus.TOKENS["github-token"][0](Random(1))
+
+
+def test_the_same_secret_has_the_same_placeholder_and_no_other_has(redactor: Redactor) -> None:
+    dice = Random(2)
+    tokens = [corpus.TOKENS["github-token"][0](dice) for _ in range(100)]
+    seen = {redactor.text(f"a {token} b") for token in tokens}
+    assert len(seen) == 100
+    assert seen == {Redactor(KEY).text(f"a {token} b") for token in tokens}
+
+
+def test_without_the_key_a_placeholder_tells_nothing(redactor: Redactor, token: str) -> None:
+    assert redactor.text(token) != Redactor(b"other").text(token)
+
+
+def test_redacting_again_changes_nothing(redactor: Redactor) -> None:
+    for _, text, _ in corpus.named(Random(3), 3):
+        once = redactor.text(text)
+        assert redactor.text(once) == once
+    for _, _, text, _ in corpus.typed(Random(3), 1):
+        once = redactor.text(text)
+        assert redactor.text(once) == once
+
+
+def test_a_text_that_looks_like_a_placeholder_stays_as_it_is(redactor: Redactor) -> None:
+    for text in (
+        "[redacted:github-token:0123456789abcdef]",
+        "password=[redacted:webhook-secret:0123456789abcdef]",
+        "[redacted:secret:0123456789abcdef] and [redacted:]",
+    ):
+        assert redactor.text(text) == text
+        assert redactor.value({"password": text})["password"] == text
+        assert filled(text, lambda placeholder: None) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        pytest.param({"api_key": "{}"}, "['api_key']", id="field"),
+        pytest.param({"a": [{"clientSecret": "{}"}]}, "['a'][0]['clientSecret']", id="nested"),
+        pytest.param({"name": "API_KEY", "value": "{}"}, "['value']", id="pair"),
+        pytest.param({"value": "{}", "key": "db_password"}, "['value']", id="pair, value first"),
+        pytest.param([["x-api-key", "{}"]], "[0][1]", id="header pair"),
+        pytest.param(["tool", "--api-token", "{}", "x"], "[2]", id="arguments"),
+        pytest.param({"password": ["{}"]}, "['password'][0]", id="list under a name"),
+        pytest.param(
+            {"env": {"SERVICE_TOKEN": "{}"}}, "['env']['SERVICE_TOKEN']", id="environment"
+        ),
+    ],
+)
+def test_a_name_is_brought_together_with_its_value(
+    redactor: Redactor, value: Any, path: str
+) -> None:
+    secret = corpus.some(Random(4), corpus.ALNUM, 32)
+
+    def put(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: put(item) for key, item in node.items()}
+        if isinstance(node, list):
+            return [put(item) for item in node]
+        return secret if node == "{}" else node
+
+    before = put(value)
+    after = redactor.value(before)
+    found = list(placeholders_in(after))
+    assert len(found) == 1
+    assert filled(after, among([secret], KEY)) == before
+    for step in path.strip("[]").split("]["):
+        after = after[step.strip("'") if "'" in step else int(step)]
+    assert str(after) == str(found[0])
+
+
+def test_values_of_harmless_names_stay(redactor: Redactor) -> None:
+    value = {
+        "max_tokens": "100000000",
+        "public_key": corpus.some(Random(5), corpus.ALNUM, 40),
+        "next_page_token": corpus.some(Random(5), corpus.ALNUM, 40),
+        "password": "",
+        "token": None,
+        "secret": True,
+        "token_count": 7,
+        "session_token": "b7c1f0de-52c3-4a57-9d9b-2f5a0a1a6c11",
+        "messages": [{"role": "user", "content": "what is a token?"}],
+    }
+    assert redactor.value(value) is value
+
+
+def test_secrets_in_keys_and_in_bytes_are_found(redactor: Redactor, token: str) -> None:
+    assert token not in str(redactor.value({token: 1}))
+    clean = redactor.document({"raw": b"\x00" + token.encode() + b"\xff", "at": datetime.now(UTC)})
+    assert clean is not None
+    assert token.encode() not in clean["raw"]
+    assert clean["raw"].endswith(b"\xff")
+
+
+def test_a_document_without_secrets_is_handed_back_itself(redactor: Redactor) -> None:
+    document = {"at": datetime.now(UTC), "path": Path("a"), "n": (1, 2)}
+    assert redactor.document(document) is document
+    assert redactor.document(None) is None
+
+
+def test_the_tail_of_a_grown_text_is_enough_unless_a_secret_reaches_over(
+    redactor: Redactor, token: str
+) -> None:
+    before = "line\n" * 10
+    assert redactor.tail(before + "more", len(before)) == "more"
+    added = redactor.tail(before + f"{token} x", len(before))
+    assert added == redactor.text(f"{token} x")
+    cut = before + token[:20]
+    assert redactor.tail(before + token, len(cut)) is None
+    behind = f"{token} " + "y" * LONGEST
+    assert redactor.tail(behind + "z", len(behind)) == "z"
+
+
+def test_values_come_back_from_what_is_known_and_the_rest_stays(
+    redactor: Redactor, token: str
+) -> None:
+    other = corpus.TOKENS["gitlab-token"][0](Random(6))
+    state = redactor.value({"a": f"x {token} y {other}", "b": [token], "c": 1})
+    back = filled(state, among([token, "unrelated"], KEY))
+    assert back["b"] == [token]
+    assert back["a"].startswith(f"x {token} y [redacted:gitlab-token:")
+    assert [one.kind for one in placeholders_in(back)] == ["gitlab-token"]
+    asked: list[Placeholder] = []
+    filled(state, asked.append)
+    assert {one.kind for one in asked} == {"github-token", "gitlab-token"}
+
+
+def test_the_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    folder = tmp_path / ".agents"
+    assert find_key(folder) is None
+    key = load_key(folder)
+    assert len(key) == 32
+    assert load_key(folder) == key == find_key(folder)
+    assert [path.name for path in folder.iterdir()] == [FILE_NAME]
+    assert stat.S_IMODE((folder / FILE_NAME).stat().st_mode) == 0o600
+
+
+def test_a_damaged_key_is_refused_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("not a key")
+    with pytest.raises(InvalidConfiguration, match="hexadecimal"):
+        load_key(tmp_path)
+    assert (tmp_path / FILE_NAME).read_text() == "not a key"
+
+
+def test_the_key_is_asked_for_with_the_first_secret_only(token: str) -> None:
+    asked = []
+
+    def key() -> bytes:
+        asked.append(1)
+        return KEY
+
+    lazy = Redactor(key)
+    lazy.text("nothing here")
+    assert asked == []
+    lazy.text(token)
+    assert asked

@@ -1,0 +1,168 @@
+"""What is found, and what is left alone."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from holdfast.redaction import KINDS, Redactor, extra_rule, placeholders_in
+from tests.redaction import corpus
+
+REDACTOR = Redactor(b"k" * 32)
+SOURCES = Path(__file__).parents[2]
+
+
+def lines_with_alarms(files: list[Path]) -> tuple[int, list[str]]:
+    lines, alarms = 0, []
+    for path in files:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        lines += text.count("\n")
+        alarms += [f"{path}: {one.kind}" for one in REDACTOR.find(text)]
+    return lines, alarms
+
+
+@pytest.mark.parametrize("kind", sorted(corpus.TOKENS))
+def test_a_secret_with_a_mark_is_found_in_any_place_and_by_its_kind(kind: str) -> None:
+    missed = []
+    for _, place, text, secret in corpus.typed(Random(1), 2, [kind]):
+        clean = REDACTOR.text(text)
+        if secret in clean or {one.kind for one in placeholders_in(clean)} != {kind}:
+            missed.append((place, text, clean))
+    assert missed == []
+
+
+def test_there_are_samples_of_every_kind() -> None:
+    seen = set(corpus.TOKENS)
+    for _, text, _ in corpus.named(Random(2), 1):
+        seen |= {one.kind for one in REDACTOR.find(text)}
+    assert KINDS - seen == set()
+    assert len(KINDS) >= 30
+
+
+def test_nearly_all_secrets_are_found_whole() -> None:
+    total, missed = 0, Counter[str]()
+    for kind, _, text, secret in corpus.typed(Random(3), 2):
+        total += 1
+        missed[kind] += secret in REDACTOR.text(text)
+    for title, text, secret in corpus.named(Random(3), 40):
+        total += 1
+        clean = REDACTOR.text(text)
+        missed[title] += any(secret[at : at + 8] in clean for at in range(len(secret) - 7))
+    assert total > 3000
+    assert missed.total() <= 0.05 * total, +missed
+    # Each form by itself is found nearly always, too.
+    assert {title: count for title, count in missed.items() if count > 6} == {}
+
+
+def test_commits_digests_images_and_code_are_left_alone() -> None:
+    alarms = [
+        (title, text) for title, text in corpus.harmless(Random(4)) if REDACTOR.text(text) != text
+    ]
+    assert alarms == []
+
+
+@pytest.mark.row("T23")
+def test_every_commit_id_survives() -> None:
+    dice = Random(5)
+    for _ in range(500):
+        sha = corpus.some(dice, corpus.HEX, 40)
+        long = corpus.some(dice, corpus.HEX, 64)
+        for text in (
+            sha,
+            f"HEAD is now at {sha}",
+            f"git show {sha}:src/auth/token.py",
+            f"secret scanning of {sha}..{long}: ok",
+            f"token parser: see commit {sha}",
+            f'{{"commit": "{sha}", "key": "{long}", "head_sha": "{sha}"}}',
+            f"refs/heads/password-reset {sha}",
+        ):
+            assert REDACTOR.text(text) == text
+        fields = {"git_commit": sha, "sha": sha, "digest": long, "password_hash": sha, "oid": sha}
+        assert REDACTOR.value(fields) is fields
+
+
+def test_our_own_sources_raise_no_alarm() -> None:
+    files = [
+        path
+        for folder in ("src", "tests", "docs", "benchmarks")
+        for path in (SOURCES / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".sql", ".toml")
+    ]
+    lines, alarms = lines_with_alarms(files)
+    assert lines > 30_000
+    assert len(alarms) <= lines / 1000, alarms
+
+
+def test_the_standard_library_raises_almost_none() -> None:
+    library = Path(sysconfig.get_path("stdlib"))
+    lines, alarms = lines_with_alarms(sorted(library.glob("*.py")))
+    assert lines > 50_000
+    assert len(alarms) <= lines / 1000, alarms
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "key=",
+            "keykey",
+            "eyJ",
+            "sk-",
+            "://",
+            "://a:",
+            "password: ",
+            "Cookie: a=b; ",
+            "a",
+            "-----",
+        ),
+        *(
+            "-----BEGIN " + "RSA PRIVATE KEY-----",
+            'api_key": "',
+            "<password>",
+            "--token ",
+            "Bearer ",
+        ),
+        "token=abcdef12GH34",
+        "password=" + "x1Y" * 300 + "\n",
+    ],
+    ids=lambda unit: unit[:16].strip(),
+)
+def test_hostile_text_of_megabytes_is_read_in_one_go(unit: str) -> None:
+    # Were any rule to look at a stretch of text again and again, this would never end.
+    text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000]
+    assert isinstance(REDACTOR.find(text), list)
+
+
+def test_ten_megabytes_without_a_break_are_read_in_one_go() -> None:
+    text = "".join(Random(6).choices(corpus.BASE64, k=10_000_000))
+    assert REDACTOR.find(text) == []
+
+
+def test_only_the_wanted_kinds_are_looked_for() -> None:
+    dice = Random(7)
+    hub, lab = corpus.TOKENS["github-token"][0](dice), corpus.TOKENS["gitlab-token"][0](dice)
+    text = f"{hub} {lab} password=abc123def456"
+    only = Redactor(b"k", kinds={"github-token"}).text(text)
+    assert hub not in only
+    assert lab in only
+    assert "abc123def456" in only
+
+
+def test_a_users_own_kind_is_found() -> None:
+    rule = extra_rule("acme-key", "acme.", "hex", 8, 12)
+    own = Redactor(b"k", extra=[rule])
+    assert "0123abcd" not in own.text("use acme.0123abcd now")
+    assert own.text("use acme.xyz now") == "use acme.xyz now"
+
+
+def test_what_is_allowed_stays() -> None:
+    secret = corpus.TOKENS["github-token"][0](Random(8))
+    assert Redactor(b"k", allow=[secret]).text(secret) == secret
+    assert Redactor(b"k", allow=[secret[:12] + "*"]).text(secret) == secret
+    placeholder = Redactor(b"k").text(secret)
+    assert Redactor(b"k", allow=[placeholder]).text(secret) == secret
+    assert Redactor(b"other", allow=[placeholder]).text(secret) != secret
