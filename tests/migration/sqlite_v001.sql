@@ -72,7 +72,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:3a65095db14a1d60dc720c8090eec44386ad827037e92681184f1da057277fae','2026-11-15T06:33:51.769314Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:772ba1ca3f314a833e82977977c69d80154bfda855807f55e73a42fc6ddcd4f5','2026-11-15T09:11:31.329316Z');
 CREATE TABLE sequences (
     name  TEXT PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL
@@ -184,12 +184,12 @@ CREATE INDEX sessions_by_age ON sessions (tenant, created_at DESC, id DESC);
 CREATE INDEX sessions_by_agent ON sessions (tenant, agent_id);
 CREATE INDEX sessions_by_lease ON sessions (tenant) WHERE lease_owner IS NOT NULL;
 CREATE UNIQUE INDEX checkpoints_by_seq
-    ON session_checkpoints (tenant, session_id, namespace, seq DESC);
+    ON session_checkpoints (tenant, session_id, namespace, seq);
 CREATE UNIQUE INDEX checkpoints_by_external_id
     ON session_checkpoints (tenant, session_id, namespace, external_id)
     WHERE external_id IS NOT NULL;
 CREATE INDEX checkpoints_by_class
-    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq DESC)
+    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq)
     WHERE pinned = 0;
 CREATE INDEX checkpoints_by_agent
     ON session_checkpoints (agent_id, created_at DESC, id DESC);

@@ -127,13 +127,14 @@ CREATE TABLE session_checkpoints (
     FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
 ) STRICT;
 
+-- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
 CREATE UNIQUE INDEX checkpoints_by_seq
-    ON session_checkpoints (tenant, session_id, namespace, seq DESC);
+    ON session_checkpoints (tenant, session_id, namespace, seq);
 CREATE UNIQUE INDEX checkpoints_by_external_id
     ON session_checkpoints (tenant, session_id, namespace, external_id)
     WHERE external_id IS NOT NULL;
 CREATE INDEX checkpoints_by_class
-    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq DESC)
+    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq)
     WHERE pinned = 0;
 CREATE INDEX checkpoints_by_agent
     ON session_checkpoints (agent_id, created_at DESC, id DESC);
@@ -219,4 +220,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:3a65095db14a1d60dc720c8090eec44386ad827037e92681184f1da057277fae', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:772ba1ca3f314a833e82977977c69d80154bfda855807f55e73a42fc6ddcd4f5', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -118,8 +118,9 @@ CREATE TABLE holdfast.session_checkpoints (
     FOREIGN KEY (tenant, agent_id) REFERENCES holdfast.agents (tenant, id)
 );
 
+-- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
 CREATE UNIQUE INDEX checkpoints_by_seq
-    ON holdfast.session_checkpoints (tenant, session_id, namespace, seq DESC);
+    ON holdfast.session_checkpoints (tenant, session_id, namespace, seq);
 CREATE UNIQUE INDEX checkpoints_by_external_id
     ON holdfast.session_checkpoints (tenant, session_id, namespace, external_id)
     WHERE external_id IS NOT NULL;
@@ -127,7 +128,7 @@ CREATE INDEX checkpoints_by_agent
     ON holdfast.session_checkpoints (agent_id, created_at DESC, id DESC);
 -- Finds what a put has to trim without reading the session's checkpoints of other classes.
 CREATE INDEX checkpoints_by_class
-    ON holdfast.session_checkpoints (tenant, session_id, namespace, retention_class, seq DESC)
+    ON holdfast.session_checkpoints (tenant, session_id, namespace, retention_class, seq)
     WHERE NOT pinned;
 CREATE INDEX checkpoints_by_expiry
     ON holdfast.session_checkpoints (tenant, expires_at) WHERE expires_at IS NOT NULL;

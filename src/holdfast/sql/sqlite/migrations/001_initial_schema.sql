@@ -127,13 +127,14 @@ CREATE TABLE session_checkpoints (
     FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
 ) STRICT;
 
+-- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
 CREATE UNIQUE INDEX checkpoints_by_seq
-    ON session_checkpoints (tenant, session_id, namespace, seq DESC);
+    ON session_checkpoints (tenant, session_id, namespace, seq);
 CREATE UNIQUE INDEX checkpoints_by_external_id
     ON session_checkpoints (tenant, session_id, namespace, external_id)
     WHERE external_id IS NOT NULL;
 CREATE INDEX checkpoints_by_class
-    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq DESC)
+    ON session_checkpoints (tenant, session_id, namespace, retention_class, seq)
     WHERE pinned = 0;
 CREATE INDEX checkpoints_by_agent
     ON session_checkpoints (agent_id, created_at DESC, id DESC);
