@@ -184,6 +184,18 @@ class AsyncSession:
         """See `Session.present_state`."""
         return await self._run(self._session.present_state)
 
+    async def outline(self) -> dict[str, Any]:
+        """See `Session.outline`."""
+        return await self._run(self._session.outline)
+
+    async def look_at_files(self) -> tuple[bool, frozenset[str]]:
+        """See `Session.look_at_files`."""
+        return await self._run(self._session.look_at_files)
+
+    async def describe_task(self, task_description: str) -> None:
+        """See `Session.describe_task`."""
+        await self._run(self._session.describe_task, task_description)
+
     async def refresh(self) -> AsyncSession:
         """See `Session.refresh`."""
         return AsyncSession(await self._run(self._session.refresh), self._threads)
@@ -727,6 +739,15 @@ class AsyncSessionManager:
             self._manager.hold_session, session_id, take_over=take_over, back_to=back_to
         )
         return AsyncSession(session, self._threads)
+
+    async def join_session(self, session_id: str) -> AsyncSession:
+        """See `SessionManager.join_session`."""
+        session = await self._run(self._manager.join_session, session_id)
+        return AsyncSession(session, self._threads)
+
+    async def interrupt_session(self, session_id: str, *, message: str) -> SessionRecord | None:
+        """See `SessionManager.interrupt_session`."""
+        return await self._run(self._manager.interrupt_session, session_id, message=message)
 
     async def recover(self, *, max_attempts: int = MAX_RECOVERIES) -> list[SessionRecord]:
         """See `SessionManager.recover`."""

@@ -37,6 +37,15 @@ Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environm
     [run]
     when_due = false         # never start parked sessions by a timer
 
+    [hooks]
+    enabled = true           # false: agents' hooks do nothing here
+    debounce_ms = 1000       # edits within this time of a checkpoint need no further one
+    compaction_seconds = 60  # one checkpoint before compactions within this time
+    brief_tokens = 1500      # for what an agent is told when its session starts
+    transcripts = true       # keep the conversation with the files
+    read_only = ["mcp__search__*"]          # tools that change nothing
+    seconds = 10             # how long an event waits for the one before it
+
     [manager]
     feature_list = "feature_list.json"      # what `CheckpointManager` takes features from
     progress = "claude-progress.*"          # the file or files with the agent's notes
@@ -52,15 +61,43 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import InvalidConfiguration
+from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, find_marked
 
-AGENTS_DIR: Final = ".agents"
-DATABASE: Final = "sessions.db"
-CONFIG_FILE: Final = "holdfast.toml"
+__all__ = [
+    "AGENTS_DIR",
+    "CONFIG_FILE",
+    "DATABASE",
+    "GATES",
+    "SESSION_NUMBER",
+    "TOKEN_USAGE",
+    "AgentContext",
+    "Config",
+    "GateSettings",
+    "HandoffSettings",
+    "HookSettings",
+    "ManagerSettings",
+    "RunSettings",
+    "WorkspaceSettings",
+    "check_project_path",
+    "find_project_root",
+    "load_config",
+    "read_agent_context",
+]
 
 SESSION_NUMBER: Final = "HOLDFAST_SESSION_NUMBER"
 TOKEN_USAGE: Final = "HOLDFAST_TOKEN_USAGE"
 
-_KNOWN: Final = {"url", "tenant", "retention", "workspace", "handoff", "gates", "run", "manager"}
+_KNOWN: Final = {
+    "url",
+    "tenant",
+    "retention",
+    "workspace",
+    "handoff",
+    "gates",
+    "run",
+    "manager",
+    "hooks",
+}
 _MOST: Final = 1_000_000
 _DIGITS: Final = 18
 GATES: Final = ("start", "end")
@@ -106,6 +143,19 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSettings:
+    """What the hooks of coding agents do."""
+
+    enabled: bool = True
+    debounce_ms: int = 1000
+    compaction_seconds: int = 60
+    brief_tokens: int = 1500
+    transcripts: bool = True
+    read_only: tuple[str, ...] = ()
+    seconds: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerSettings:
     """Which files of the project `CheckpointManager` looks at; ``progress`` may be a pattern."""
 
@@ -134,6 +184,7 @@ class Config:
     gates: Mapping[str, GateSettings] = field(default_factory=dict)
     run: RunSettings = RunSettings()
     manager: ManagerSettings = ManagerSettings()
+    hooks: HookSettings = HookSettings()
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
@@ -148,12 +199,8 @@ def find_project_root(start: str | Path | None = None) -> Path:
         raise InvalidConfiguration("the working directory does not exist any more") from None
     if not here.is_dir():
         raise InvalidConfiguration(f"the project directory does not exist: {here}")
-    marks = (Path(AGENTS_DIR, DATABASE), Path(AGENTS_DIR, CONFIG_FILE), Path(".git"))
-    for folder in (here, *here.parents):
-        # os.path.exists: what may not be looked at is not ours.
-        if any(os.path.exists(folder / mark) for mark in marks):
-            return folder
-    return here
+    found = find_marked(str(here))
+    return here if found is None else Path(found)
 
 
 # Where each agent keeps its own settings: its variable for that, and the place under the home.
@@ -197,6 +244,7 @@ def load_config(
         gates=_gates(root / AGENTS_DIR / CONFIG_FILE, stored.get("gates", {})),
         run=_run(root / AGENTS_DIR / CONFIG_FILE, stored.get("run", {})),
         manager=_manager(root / AGENTS_DIR / CONFIG_FILE, stored.get("manager", {})),
+        hooks=_hooks(root / AGENTS_DIR / CONFIG_FILE, stored.get("hooks", {})),
     )
 
 
@@ -256,6 +304,11 @@ def _handoff(path: Path, settings: Any) -> HandoffSettings:
 
 def _run(path: Path, settings: Any) -> RunSettings:
     return RunSettings(**_table(path, "run", settings, RunSettings))
+
+
+def _hooks(path: Path, settings: Any) -> HookSettings:
+    checked = _table(path, "hooks", settings, HookSettings)
+    return HookSettings(**{**checked, "read_only": tuple(checked.get("read_only", ()))})
 
 
 def _gates(path: Path, settings: Any) -> Mapping[str, GateSettings]:

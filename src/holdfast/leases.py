@@ -37,6 +37,9 @@ from holdfast.stores import Store
 from holdfast.stores.rules import LONGEST_LEASE
 
 AGENT: Final = "agent:"
+AGENT_PROCESS: Final = "agent_process"
+"""The key in a session's metadata under which an agent whose hooks hold it names its own process."""
+
 _OWNER_BYTES: Final = 512
 _BEATS_PER_LEASE: Final = 3
 # Somebody else may be faster each time; then it is that one whom the last refusal names.
@@ -262,7 +265,7 @@ class Leases:
 
 def describe_holder(lease: Lease) -> str:
     """Say in a log line who held a session and why it is not held any more."""
-    why = "its process has ended" if is_dead(lease.owner) else "its lease has expired"
+    why = "its lease has expired" if lease.expired else "its process has ended"
     return f"{owner_name(lease.owner)} held this session since {lease.since:%Y-%m-%d %H:%M:%S} UTC; {why}"
 
 

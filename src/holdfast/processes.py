@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import time
+from collections.abc import Collection
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -63,6 +64,25 @@ def this_process() -> Process:
     """Return the process that asks; in a forked child that is the child."""
     pid = os.getpid()
     return Process(socket.gethostname(), _place(), pid, started_at(pid) or _UNKNOWN)
+
+
+def ancestor(skip: Collection[str]) -> Process | None:
+    """Return the process that started this one, passing over programs of these names.
+
+    None where the system does not tell.
+    """
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                text = file.read()
+        except OSError:
+            return None
+        name = text[text.index(b"(") + 1 : text.rindex(b")")].decode("utf-8", "replace")
+        if name not in skip:
+            return Process(socket.gethostname(), _place(), pid, started_at(pid) or _UNKNOWN)
+        pid = int(text[text.rindex(b")") + 2 :].split()[1])
+    return None
 
 
 def is_gone(process: Process) -> bool:

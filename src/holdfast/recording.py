@@ -23,6 +23,7 @@ from holdfast.state import EncodedState, StateEncoder
 from holdfast.state.cache import ChunkCache
 from holdfast.state.document import seal_of
 from holdfast.state.refs import ReadChunks
+from holdfast.state.stored import read_stored_lists
 
 
 class Recorder:
@@ -39,7 +40,8 @@ class Recorder:
         first = Attempt(self, self._encoder.encode(state, context), last=False)
         yield first
         if first.failed:
-            yield Attempt(self, StateEncoder().encode(state, context), last=True)
+            everything = StateEncoder().encode(read_stored_lists(dict(state)), context)
+            yield Attempt(self, everything, last=True)
 
     def accept(self, encoded: EncodedState) -> None:
         """Remember what has been stored."""

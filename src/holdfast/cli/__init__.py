@@ -7,11 +7,32 @@ people or, with ``--json``, as one JSON object; everything else goes to stderr.
 
 from __future__ import annotations
 
-from holdfast.cli.group import holdfast
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.cli.group import holdfast
 
 __all__ = ["holdfast", "main"]
 
 
 def main() -> None:
     """Run ``holdfast`` with the arguments of this process."""
+    if sys.argv[1:2] == ["hook"]:
+        # Agents call this one all the time: the rest of the command line is not even imported.
+        from holdfast.hooks.command import main as hook
+
+        code = hook(sys.argv[2:])
+        if code is not None:
+            sys.exit(code)
+    from holdfast.cli.group import holdfast
+
     holdfast()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "holdfast":
+        raise AttributeError(f"module 'holdfast.cli' has no attribute {name!r}")
+    from holdfast.cli.group import holdfast
+
+    return holdfast

@@ -48,6 +48,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "verify": "Read everything back and check every digest.",
     "drill": "Kill a worker again and again, and count what comes back.",
     "hooks": "Let a coding agent call Holdfast.",
+    "hook": "Act on an event of a coding agent, for its hooks.",
     "skill": "Install the skill for coding agents.",
     "schema": "Print the database schema as SQL.",
     "completion": "Print the completion script for a shell.",

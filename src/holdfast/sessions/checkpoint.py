@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.errors import CheckpointNotFound
 from holdfast.model import CheckpointRecord, Payload
 from holdfast.sessions.tasks import all_tasks, progress_of
-from holdfast.state import DecodedState
+from holdfast.state import DecodedState, outline_state
 from holdfast.stores.base import Store
 
 
@@ -29,6 +29,16 @@ class Content:
     def payload(self) -> Payload:
         """The manifest and references behind it."""
         return self._load()[0]
+
+    def outline(self) -> DecodedState:
+        """Return the content with its large lists unread, apart from the tasks."""
+        payload = self._loaded[0] if self._loaded is not None else None
+        payload = payload or self._store.read_payload(self._checkpoint_id)
+        if payload is None:
+            raise CheckpointNotFound(f"checkpoint {self._checkpoint_id} was removed meanwhile")
+        return outline_state(
+            payload, self._store.read_chunks, cache=self._store.cache, whole=("task_state",)
+        )
 
     def _load(self) -> tuple[Payload, DecodedState]:
         if self._loaded is None:

@@ -53,7 +53,7 @@ class Captured:
 
     git: GitState | None = None
     snapshot: Snapshot | None = None
-    told: tuple[str, ...] = ()
+    told: tuple[str, ...] | None = None
     problem: str | None = None
     packed: bool = False
 
@@ -76,9 +76,10 @@ class Captured:
         if self.git is not None:
             context[GIT] = as_document(self.git)
         if self.snapshot is not None:
-            wrote = self.told or self.snapshot.touched
+            told = self.told is not None
+            wrote = self.told if self.told is not None else self.snapshot.touched
             context[FILES] = {
-                "told": bool(self.told),
+                "told": told,
                 # What is no text is kept as bytes: it has to match a path again.
                 "wrote": [storable(path) for path in wrote[:_NAMED]],
                 "wrote_count": len(wrote),
@@ -155,10 +156,12 @@ class ProjectFiles:
         self,
         paths: Sequence[str | PathLike[str]] | None = None,
         *,
-        told: Sequence[str] = (),
+        told: Sequence[str] | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Captured]:
         """Capture the files, or the ``paths`` of them, and keep sweeps away during the block.
+
+        ``told`` is what the session says it wrote, None when it does not say.
 
         Where files cannot be captured at all (no git, no time, not a project) the state is still
         worth saving: the reason takes the snapshot's place.
@@ -171,15 +174,16 @@ class ProjectFiles:
             except _Stays as error:
                 found = Captured(git=read_git_state(self._project_dir), problem=str(error))
             else:
-                wrote = {*told, *(workspace.relative(path) for path in paths or ())}
+                wrote = {*(told or ()), *(workspace.relative(path) for path in paths or ())}
+                tells = bool(wrote) or told is not None
                 if self._seen_changed and paths is None:
                     touched = tuple(sorted({*snapshot.touched, *self._seen_changed}))
                     snapshot = replace(snapshot, touched=touched)
                     self._seen_changed.clear()
-                found = self.describe(snapshot, tuple(sorted(wrote)))
+                found = self.describe(snapshot, tuple(sorted(wrote)) if tells else None)
             yield found
 
-    def describe(self, snapshot: Snapshot, told: tuple[str, ...] = ()) -> Captured:
+    def describe(self, snapshot: Snapshot, told: tuple[str, ...] | None = None) -> Captured:
         """Return a snapshot as a save needs it; where the store is shared, its pack is sent."""
         if self._share:
             self.send(snapshot)
@@ -208,6 +212,11 @@ class ProjectFiles:
         # The next save finds these unchanged, but it is the one that names who wrote them.
         self._seen_changed.update(snapshot.touched)
         return snapshot.commit != commit
+
+    @property
+    def seen_changed(self) -> frozenset[str]:
+        """What `differ_from` found changed since the last capture for a save."""
+        return frozenset(self._seen_changed)
 
     def sweep(self, *, dry_run: bool = False) -> tuple[Sweep, PackReport]:
         """Let go of snapshots and packs that no checkpoint names any more."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from holdfast.errors import (
     HoldfastError,
@@ -21,6 +21,7 @@ from holdfast.errors import (
     SessionNotHeld,
     SessionPaused,
 )
+from holdfast.ids import check_text
 from holdfast.leases import Hold, Leases
 from holdfast.model import (
     LOG_LEVELS,
@@ -32,6 +33,8 @@ from holdfast.model import (
 from holdfast.retention import Policy
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores.base import Store
+
+TASK_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,13 @@ class HeldSession:
         """Merge ``changes`` into the session's metadata."""
         self._record = self._store.update_session(
             self.id, merge_metadata=changes, fence=self._fence()
+        )
+
+    def describe_task(self, task_description: str) -> None:
+        """Say what the work is about, where that was not known when the session was created."""
+        check_text(task_description, "task_description", TASK_BYTES, empty=True)
+        self._record = self._store.update_session(
+            self.id, task_description=task_description, fence=self._fence()
         )
 
     def _check_open(self) -> None:

@@ -25,7 +25,7 @@ from holdfast.errors import (
     WorkspaceRefused,
 )
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, is_label, new_id
-from holdfast.leases import Leases, describe_holder, is_dead
+from holdfast.leases import AGENT, AGENT_PROCESS, Leases, describe_holder, is_dead
 from holdfast.model import (
     AGENT_STATUSES,
     LEASE_TTL,
@@ -33,6 +33,7 @@ from holdfast.model import (
     AgentRecord,
     CheckpointQuery,
     GcReport,
+    Lease,
     NewAgent,
     NewSession,
     SessionQuery,
@@ -50,7 +51,7 @@ from holdfast.sessions.comparison import (
     count_changes,
 )
 from holdfast.sessions.files import ProjectFiles, limits_from
-from holdfast.sessions.held import Surroundings
+from holdfast.sessions.held import TASK_BYTES, Surroundings
 from holdfast.sessions.lookup import get_session_record
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
@@ -61,7 +62,6 @@ from holdfast.workspace.base import Limits, SavedFile, Skipped, Usage
 from holdfast.workspace.git import Workspace
 from holdfast.workspace.repository import read_git_state
 
-_TASK_BYTES = 64 * 1024
 MAX_RECOVERIES = 5
 _LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
@@ -146,6 +146,11 @@ class SessionManager:
     def project_dir(self) -> Path:
         """The project that sessions work in."""
         return self._around.project_dir
+
+    @property
+    def place(self) -> str:
+        """The project's directory, as sessions say where they were created."""
+        return self._around.place
 
     @property
     def workspace(self) -> Workspace:
@@ -261,7 +266,7 @@ class SessionManager:
         """
         check_text(agent_type, "agent_type", NAME_BYTES)
         if task_description is not None:
-            check_text(task_description, "task_description", _TASK_BYTES, empty=True)
+            check_text(task_description, "task_description", TASK_BYTES, empty=True)
         before = None if continues is None else get_session_record(self._store, continues)
         agent = None
         if agent_id is None:
@@ -347,6 +352,14 @@ class SessionManager:
             return done.fork(back_to, with_latest=True)
         return self._held(record.id, take_over=take_over, over_agents=True)
 
+    def join_session(self, session_id: str) -> Session:
+        """Hold a session as one of the many processes of this manager's owner, without resuming it.
+
+        For hooks, of which every event is a process: what the session is, it stays. Raises
+        `CheckpointBusy` when somebody else has it.
+        """
+        return self._held(get_session_record(self._store, session_id).id)
+
     def _held(
         self, session_id: str, *, take_over: bool = False, over_agents: bool = False
     ) -> Session:
@@ -365,8 +378,8 @@ class SessionManager:
     def recover(self, *, max_attempts: int = MAX_RECOVERIES) -> list[SessionRecord]:
         """Find active sessions whose worker died, mark them as interrupted and return them.
 
-        A worker is dead when its process on this machine has ended, or when its lease has expired. Of
-        many who look at once, one marks a session and has it in its answer. A session that was marked
+        A worker is dead when its process on this machine has ended, or when its lease has expired. An
+        agent whose hooks hold the session says in its metadata which process it is. Of many who look at once, one marks a session and has it in its answer. A session that was marked
         ``max_attempts`` times before becomes failed instead, so that work which kills its workers does
         not do so for ever. Either can be resumed.
         """
@@ -374,21 +387,41 @@ class SessionManager:
             raise InvalidFilter(f"max_attempts must be a whole number: {max_attempts!r}")
         found = []
         for lease in self._store.list_leases():
-            if lease.owner == self._leases.owner or not (lease.expired or is_dead(lease.owner)):
+            dead = lease.expired or is_dead(lease.owner) or self._agent_is_dead(lease)
+            if lease.owner == self._leases.owner or not dead:
                 continue
-            marked = self._store.interrupt_session(
-                lease.session_id,
-                lease.token,
-                most=max_attempts,
-                message=describe_holder(lease),
-                data={"owner": lease.owner, "token": lease.token},
-            )
+            marked = self._interrupt(lease, describe_holder(lease), max_attempts)
             if marked is not None:
                 found.append(marked)
             else:
                 # Paused or finished, so nothing was interrupted; unless it has just been taken.
                 self._store.release_lease(lease.session_id, lease.token)
         return found
+
+    def interrupt_session(self, session_id: str, *, message: str) -> SessionRecord | None:
+        """Mark an active session as interrupted, for whoever knows that its worker has left it.
+
+        None when it is not active, or nobody holds it.
+        """
+        for lease in self._store.list_leases(session_id=session_id):
+            return self._interrupt(lease, message, MAX_RECOVERIES)
+        return None
+
+    def _interrupt(self, lease: Lease, message: str, most: int) -> SessionRecord | None:
+        return self._store.interrupt_session(
+            lease.session_id,
+            lease.token,
+            most=most,
+            message=message,
+            data={"owner": lease.owner, "token": lease.token},
+        )
+
+    def _agent_is_dead(self, lease: Lease) -> bool:
+        if not lease.owner.startswith(AGENT):
+            return False
+        record = self._store.find_session(lease.session_id)
+        process = ((record.metadata if record is not None else None) or {}).get(AGENT_PROCESS)
+        return isinstance(process, str) and is_dead(process)
 
     def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
         """Return the most recently created session of this project that is not completed.

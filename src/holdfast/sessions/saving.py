@@ -38,7 +38,7 @@ from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, context_of_files
 from holdfast.sessions.held import HeldSession, Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
-from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
+from holdfast.sessions.tasks import CARRIED, all_tasks, carried_tasks, completed_tasks
 from holdfast.state.codec import dump_document
 from holdfast.state.documented import tasks_in, validate_documented
 from holdfast.state.tags import normalise
@@ -70,8 +70,10 @@ class SavingSession(HeldSession):
         self._head: str | None = None
         self._completed: list[dict[str, Any]] = []
         self._fresh = True
-        # Paths that the agent told of since the last save, and warnings given already.
+        # Paths that the agent told of since the last save, whether it tells at all, and warnings given
+        # already.
         self._wrote: set[str] = set()
+        self._tells = False
         self._warned: set[str] = set()
         # What the last checkpoint says of the files, and their snapshot.
         self._files_context: dict[str, Any] = {}
@@ -121,7 +123,11 @@ class SavingSession(HeldSession):
             captured = Captured()
             if self._around.files is not None and workspace:
                 captured = stack.enter_context(
-                    self._around.files.captured(paths, told=sorted(self._wrote), progress=progress)
+                    self._around.files.captured(
+                        paths,
+                        told=sorted(self._wrote) if self._tells else None,
+                        progress=progress,
+                    )
                 )
             saved = self._save(
                 state=document,
@@ -205,7 +211,7 @@ class SavingSession(HeldSession):
             if not resumable or expires_in is not None:
                 # Nobody can count on this one: the same state, saved by itself, is worth a save.
                 self._recorder.forget()
-            self._wrote.difference_update(captured.told)
+            self._wrote.difference_update(captured.told or ())
             # What is stored counts: a repeated save changes nothing, whatever the files are now.
             self._files_context = about_files
             self._files_commit = result.record.workspace_commit
@@ -225,8 +231,9 @@ class SavingSession(HeldSession):
         """Tell which files this session wrote, so that the next save records it.
 
         A rollback with ``only_mine`` goes by it. Sessions that never tell are taken to have written
-        whatever changed before their saves.
+        whatever changed before their saves. Called without paths it says that nothing was written.
         """
+        self._tells = True
         if self._around.files is not None:
             relative = self._around.files.workspace.relative
             self._wrote.update(relative(path) for path in paths)
@@ -311,6 +318,38 @@ class SavingSession(HeldSession):
             return self.get_state()
         except CheckpointNotFound:
             return {}
+
+    def outline(self) -> dict[str, Any]:
+        """Return the state of the session's latest checkpoint with its large lists unread.
+
+        A `StoredList` stands for each of them. Saved again, as it is or with items added (``plus``),
+        it costs what was added, in a process too that has not read the rest. Empty before the first
+        save.
+        """
+        with self._lock:
+            latest = self._find_latest()
+            if latest is None:
+                return {}
+            content = latest.content.outline()
+            self._completed = completed_tasks(all_tasks(content.state, content.context))
+            self._head = latest.id
+            self._files_context = context_of_files(content.context)
+            self._files_commit = latest.workspace_commit
+            self._fresh = False
+            return content.state
+
+    def look_at_files(self) -> tuple[bool, frozenset[str]]:
+        """Tell whether the project's files are others than the latest checkpoint holds.
+
+        Also return the paths that were found changed since this session's last save here, whoever
+        changed them. False and none where files are not captured at all.
+        """
+        files = self._around.files
+        if files is None:
+            return False, frozenset()
+        latest = self._find_latest()
+        differ = files.differ_from(latest.workspace_commit if latest else None)
+        return differ, files.seen_changed
 
     def check_memory_refs(self) -> list[MemoryRefReport]:
         """Tell which memory references of the present state are present, missing or changed."""

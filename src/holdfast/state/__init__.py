@@ -1,6 +1,14 @@
 """State: how a dict becomes a manifest and chunks, and how it comes back exactly."""
 
 from holdfast.state.encoder import EncodedState, StateEncoder
-from holdfast.state.reader import DecodedState, decode_state
+from holdfast.state.reader import DecodedState, decode_state, outline_state
+from holdfast.state.stored import StoredList
 
-__all__ = ["DecodedState", "EncodedState", "StateEncoder", "decode_state"]
+__all__ = [
+    "DecodedState",
+    "EncodedState",
+    "StateEncoder",
+    "StoredList",
+    "decode_state",
+    "outline_state",
+]

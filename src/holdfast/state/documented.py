@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import InvalidState
+from holdfast.state.stored import StoredList
 from holdfast.state.tags import member, normalise, shown
 
 Check: TypeAlias = Callable[[Any, str], object]
@@ -64,6 +65,9 @@ def _flag(value: Any, path: str) -> None:
 
 def _list_of(check: Check) -> Check:
     def checked(value: Any, path: str) -> None:
+        if type(value) is StoredList:
+            # What is stored was checked when it was saved.
+            value = value.new
         _expect(value, (list, tuple), path, "a list")
         if check is _object and all(type(item) is dict for item in value):
             return  # a conversation is long and checked at every save

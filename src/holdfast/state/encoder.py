@@ -24,7 +24,8 @@ from holdfast.state.document import write_manifest
 from holdfast.state.known import KnownList, NoRoom
 from holdfast.state.reader import MAX_STATE_BYTES, large_values
 from holdfast.state.refs import ReadChunks
-from holdfast.state.sequence import Layout, append, known_layout, lay_out
+from holdfast.state.sequence import Layout, append, known_layout, lay_out, tail_leaves
+from holdfast.state.stored import StoredList, only_additions
 from holdfast.state.tags import MARK, MAX_DEPTH, is_unicode, normalise, tagged
 
 INLINE_BYTES: Final = 512
@@ -113,7 +114,7 @@ class StateEncoder:
             return self._encode(plain, around)
         except StateNotSerializable:
             # The walk takes short cuts and knows no paths; this one finds where it is.
-            tagged(plain, "$")
+            tagged(only_additions(plain), "$")
             tagged(around, "context")
             raise
         except _TooLarge as error:
@@ -223,6 +224,8 @@ class _Encoding:
         return self.place(keys, "json+" if marks else "json", text, len(text)), True
 
     def item(self, value: Any, keys: Keys, room: int) -> tuple[bytes, bool]:
+        if type(value) is StoredList:
+            return self.stored_list(value, keys, room), True
         value = value if type(value) in _EXACT else normalise(value)
         kind = type(value)
         if kind is list:
@@ -272,6 +275,17 @@ class _Encoding:
         if tags:
             return self.add(keys, _Sequence("list+", layout, size))
         return self.add(keys, _Sequence("list", layout, size, self.remembered_list(value, known)))
+
+    def stored_list(self, value: StoredList, keys: Keys, room: int) -> bytes:
+        """Refer to a list that is stored already, and add what is new."""
+        layout, kind, size = known_layout(value.leaves), value.kind, value.stored_bytes + 1
+        if value.new:
+            text, tags = dump(value.new, "", room)
+            layout.tail = value.read(tail_leaves(layout))
+            # An empty list is too small to be stored so: there is an item before these.
+            layout = append(layout, b"," + text[1:-1])
+            kind, size = "list+" if tags else kind, size + len(text) - 1
+        return self.add(keys, _Sequence(kind, layout, size))
 
     def text(self, value: str, keys: Keys) -> bytes:
         old = self.old.get(keys)

@@ -7,7 +7,7 @@ state that was saved or with one of the typed errors, in bounded depth and memor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from holdfast.state.refs import (
     pack_refs,
     read_verified,
 )
+from holdfast.state.stored import StoredList
 from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 
 MAX_STATE_BYTES: Final = 1 << 30
@@ -52,6 +53,20 @@ def decode_state(
     `StateTooLarge` before reading anything when the content would exceed ``max_bytes``.
     """
     return _Reading(payload, read_chunks, cache, max_bytes).decode()
+
+
+def outline_state(
+    payload: Payload,
+    read_chunks: ReadChunks,
+    *,
+    cache: ChunkCache | None = None,
+    whole: Collection[str] = (),
+) -> DecodedState:
+    """Return a state whose large lists are not read: a `StoredList` stands for each.
+
+    The values of the keys in ``whole`` are read all the same, and so is the context.
+    """
+    return _Outline(payload, read_chunks, cache, MAX_STATE_BYTES, frozenset(whole)).decode()
 
 
 def large_values(
@@ -201,3 +216,47 @@ class _Reading:
                 raise StateCorrupt("a stored value is nothing but a reference to another")
             return self.resolve(document, room)
         raise StateCorrupt(f"the manifest has a sequence of the unknown kind {kind!r:.80}")
+
+
+class _Outline(_Reading):
+    """A reading that leaves large lists alone."""
+
+    def __init__(
+        self,
+        payload: Payload,
+        read_chunks: ReadChunks,
+        cache: ChunkCache | None,
+        max_bytes: int,
+        whole: frozenset[str],
+    ) -> None:
+        super().__init__(payload, read_chunks, cache, max_bytes)
+        self.wanted = whole
+        self.leave_lists = False
+
+    def decode(self) -> DecodedState:
+        self.expand()
+        if type(self.manifest.state) is not dict:
+            raise StateCorrupt("the stored state is not a dict")
+        state: dict[str, Any] = {}
+        skeleton = self.manifest.state
+        if skeleton.get(MARK) == "ref":
+            # The state as a whole was large even without its large parts.
+            skeleton = load_json(self.content(self.sequence(skeleton.get("v"))), "a stored state")
+            if type(skeleton) is not dict:
+                raise StateCorrupt("the stored state is not a dict")
+        for key, item in skeleton.items():
+            self.leave_lists = key not in self.wanted
+            state[key] = self.resolve(item, MAX_DEPTH + 7)
+        self.leave_lists = False
+        context = self.resolve(self.manifest.context, MAX_DEPTH + 8)
+        if type(context) is not dict:
+            raise StateCorrupt("the stored context is not a dict")
+        return DecodedState(state, context)
+
+    def value(self, number: int, room: int) -> Any:
+        if self.leave_lists and self.kinds[number] in ("list", "list+"):
+            return StoredList(self.kinds[number], self.leaves[number], self._read_leaves)
+        return super().value(number, room)
+
+    def _read_leaves(self, leaves: list[Ref]) -> bytes:
+        return self.joined(leaves, b"")

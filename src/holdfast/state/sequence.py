@@ -78,6 +78,11 @@ def known_layout(leaves: list[Ref]) -> Layout:
     return _indexed(leaves, None, {}, None, 0).settled()
 
 
+def tail_leaves(layout: Layout) -> list[Ref]:
+    """Return the small leaves at the end, whose bytes `append` needs as the ``tail``."""
+    return list(_small_end(layout.leaves))
+
+
 def append(before: Layout, new: bytes) -> Layout:
     """Return the layout after ``new`` bytes were added at the end. Needs the ``tail``."""
     writer = _Writer()

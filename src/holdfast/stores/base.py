@@ -137,6 +137,7 @@ class Store(ABC):
         pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
         """Change what is given; ``updated_at`` moves.

@@ -140,6 +140,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
@@ -149,7 +150,10 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             changes["status"] = status
         if resumed_at is not None:
             changes["resumed_at"] = as_utc(resumed_at, "resumed_at")
+        if task_description is not None:
+            changes["task_description"] = task_description
         check_free_text(pause_reason, "pause reason")
+        check_free_text(task_description, "task_description")
         check_fence(fence)
         until = None if paused_until is None else as_utc(paused_until, "paused_until")
         dumped = document_text(metadata)

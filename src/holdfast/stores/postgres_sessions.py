@@ -108,11 +108,13 @@ class PostgresSessions(PostgresAccess):
         pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
         check_free_text(pause_reason, "pause reason")
+        check_free_text(task_description, "task_description")
         check_fence(fence)
         dumped, merged = document_text(metadata), document_text(merge_metadata)
         params = {
@@ -124,6 +126,7 @@ class PostgresSessions(PostgresAccess):
             "paused_until": None if paused_until is None else as_utc(paused_until, "paused_until"),
             "pause_reason": pause_reason,
             "metadata": dumped,
+            "task_description": task_description,
             "fence": fence,
         }
 

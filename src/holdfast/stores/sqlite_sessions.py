@@ -131,11 +131,13 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
         pause_reason: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         merge_metadata: Mapping[str, Any] | None = None,
+        task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
         check_filter(session_id, "session id", str)
         check_session_status(status)
         check_free_text(pause_reason, "pause reason")
+        check_free_text(task_description, "task_description")
         check_fence(fence)
         resumed = stamp_given(resumed_at, "resumed_at")
         until = stamp_given(paused_until, "paused_until")
@@ -159,12 +161,13 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
                 row[4] = status
                 paused = status == "paused"
                 row[7:10] = (self._clock(), until, pause_reason) if paused else (None, None, None)
+            row[3] = row[3] if task_description is None else task_description
             row[10] = row[10] if resumed is None else resumed
             row[11] = row[11] if dumped is None else dumped
             if merged is not None:
                 row[11] = merged_text(row[11], merged)
             row[13] = self._clock()
-            values = (row[4], *row[7:12], row[13], self.tenant, session_id)
+            values = (row[3], row[4], *row[7:12], row[13], self.tenant, session_id)
             connection.execute(SQL["sessions.update"], values)
             return rows.session(tuple(row))
 

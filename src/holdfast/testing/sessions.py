@@ -208,6 +208,8 @@ class SessionContract(Contract):
         moment = datetime(2026, 1, 2, tzinfo=UTC)
         first = store.update_session(created.id, merge_metadata={"a": {"deep": 1}, "b": moment})
         assert first.metadata == {"a": {"deep": 1}, "b": moment}
+        named = store.update_session(created.id, task_description="Move to OAuth")
+        assert (named.task_description, named.metadata) == ("Move to OAuth", first.metadata)
         second = store.update_session(created.id, merge_metadata={"a": [2**70], "c": None})
         assert second.metadata == {"a": [2**70], "b": moment, "c": None}
         assert store.find_session(created.id) == second

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from holdfast.workspace.git import Workspace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.workspace.git import Workspace
 
 __all__ = ["Workspace"]
+
+
+def __getattr__(name: str) -> Any:
+    # On use: whoever only glances at the files does without most of this package.
+    if name != "Workspace":
+        raise AttributeError(f"module 'holdfast.workspace' has no attribute {name!r}")
+    from holdfast.workspace.git import Workspace
+
+    return Workspace

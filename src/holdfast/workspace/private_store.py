@@ -18,12 +18,12 @@ from holdfast.durable import sync_directory
 from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
 from holdfast.workspace import store_settings
 from holdfast.workspace.base import Entry, Problem, is_own
+from holdfast.workspace.environment import STORE_SETTINGS
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.notes import Notes, read_bytes, write_if_other
 from holdfast.workspace.paths import batches, lines, split
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
-from holdfast.workspace.store_settings import SETTINGS
 
 _REFS: Final = "refs/snapshots"
 _LAST: Final = "refs/last"
@@ -45,9 +45,9 @@ class PrivateStore:
         self.home = home
         self._databases = {inside for one in never for inside in _inside(root, one)}
         self.index = home / "index"
-        self.git = Git(home, work_tree=root, settings=SETTINGS)
+        self.git = Git(home, work_tree=root, settings=STORE_SETTINGS)
         self.notes = Notes(home)
-        self.incoming = Incoming(home, work_tree=root, settings=SETTINGS)
+        self.incoming = Incoming(home, work_tree=root, settings=STORE_SETTINGS)
         self._locks = StoreLocks(home, project=root)
 
     # Opening ---------------------------------------------------------------------------------

@@ -1,9 +1,7 @@
 """Running git, and nothing but git.
 
-Every call goes through here. Git reads settings from many places, and a repository may name programs in
-them: file system monitors, hooks, filters, pagers, transports. So a call gets an environment of its own:
-nothing inherited (``GIT_*`` is dropped), no user's or system's settings, and what remains dangerous
-switched off by settings that are handed over in the environment, where they win over any file.
+Every call goes through here, in the environment that `holdfast.workspace.environment` makes: a repository
+may come from strangers, and must not get anything executed.
 """
 
 from __future__ import annotations
@@ -21,23 +19,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from holdfast.errors import WorkspaceFull, WorkspaceTimeout, WorkspaceUnavailable
+from holdfast.workspace.environment import inherited, variables_for
 
-# What no call ever wants, whatever repository it is about.
-_SAFE: Final = {
-    "core.fsmonitor": "false",
-    "core.hooksPath": os.devnull,
-    "core.excludesFile": os.devnull,
-    "core.attributesFile": os.devnull,
-    "core.untrackedCache": "false",
-    "core.splitIndex": "false",
-    "core.pager": "cat",
-    "core.quotePath": "false",
-    "diff.external": "",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "protocol.allow": "never",
-    "submodule.recurse": "false",
-}
 # Open files that every git of this context holds too. A lock on one of them lasts until the last git has
 # ended, so that whoever comes after a killed process does not meet a git of its that is still writing.
 HELD: Final[ContextVar[tuple[int, ...]]] = ContextVar("held", default=())
@@ -103,25 +86,9 @@ class Git:
     ) -> None:
         self.git_dir = git_dir
         self.work_tree = work_tree
-        self._variables = {
-            "GIT_DIR": str(git_dir),
-            # Without it, a file named `commondir` could send git to read other settings.
-            "GIT_COMMON_DIR": str(common_dir or git_dir),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_SYSTEM": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_LITERAL_PATHSPECS": "1",
-            # A partial clone would fetch what it lacks, with a program of the repository's choice.
-            "GIT_ALLOW_PROTOCOL": "none",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_FLUSH": "0",
-            "LC_ALL": "C",
-            **_as_variables({**_SAFE, **(settings or {})}),
-        }
+        self._variables = variables_for(
+            str(git_dir), common_dir=str(common_dir or git_dir), settings=settings
+        )
         if work_tree is not None:
             self._variables["GIT_WORK_TREE"] = str(work_tree)
         if objects is not None:
@@ -150,8 +117,7 @@ class Git:
         stdin: int | IO[bytes] = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         """Start a command; `finish` waits for it."""
-        env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-        env |= self._variables
+        env = inherited() | self._variables
         if index is not None:
             env["GIT_INDEX_FILE"] = str(index)
         try:
@@ -207,11 +173,3 @@ def finish_heard(
             raise WorkspaceFull(f"no room for the project's files; nothing was changed. {what}")
         raise WorkspaceUnavailable(what)
     return out, err
-
-
-def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings as git takes them from the environment, where a name may contain anything."""
-    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
-    for number, (key, value) in enumerate(settings.items()):
-        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return variables

@@ -16,27 +16,6 @@ from typing import Final
 from holdfast.errors import WorkspaceRefused
 from holdfast.workspace.notes import read_bytes, write_if_other
 
-# Handed over with every command: what stands in the store's own file counts for nothing.
-SETTINGS: Final = {
-    "core.bare": "false",
-    "core.autocrlf": "false",
-    "core.fileMode": "true",
-    "core.symlinks": "true",
-    "core.ignoreCase": "false",
-    "core.precomposeUnicode": "false",
-    # Names that mean something on other systems are plain names here. What a restore must not write, it
-    # refuses by itself, and a capture lists as skipped.
-    "core.protectNTFS": "false",
-    "core.protectHFS": "false",
-    "core.logAllRefUpdates": "false",
-    # Without these the commands sync nothing at all. The index can be made anew.
-    "core.fsync": "committed,reference",
-    "core.fsyncMethod": "batch",
-    "core.compression": "1",
-    "pack.compression": "6",
-    "pack.threads": "2",
-    "index.version": "4",
-}
 # Bytes as they are: no line endings, keywords, encodings or filters, whatever the project asks for.
 _ATTRIBUTES: Final = b"* -text -ident !eol !filter !working-tree-encoding !diff\n"
 _FOLDERS: Final = (

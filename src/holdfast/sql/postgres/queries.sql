@@ -97,6 +97,7 @@ SET status = coalesce(%(status)s::text, s.status),
     pause_reason = CASE WHEN %(status)s::text = 'paused' THEN %(pause_reason)s::text
         WHEN %(status)s::text IS NULL THEN s.pause_reason END,
     metadata = coalesce(%(metadata)s::jsonb, s.metadata),
+    task_description = coalesce(%(task_description)s::text, s.task_description),
     updated_at = clock_timestamp()
 WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND holdfast.durably()
     AND (%(expected)s::text[] IS NULL OR s.status = ANY (%(expected)s::text[]))

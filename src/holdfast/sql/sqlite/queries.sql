@@ -77,8 +77,8 @@ ORDER BY created_at DESC, id DESC LIMIT ?
 
 -- name: sessions.update
 UPDATE sessions
-SET status = ?, paused_at = ?, paused_until = ?, pause_reason = ?, resumed_at = ?, metadata = ?,
-    updated_at = ?
+SET task_description = ?, status = ?, paused_at = ?, paused_until = ?, pause_reason = ?,
+    resumed_at = ?, metadata = ?, updated_at = ?
 WHERE tenant = ? AND id = ?;
 
 -- name: leases.list

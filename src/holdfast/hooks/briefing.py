@@ -1,0 +1,49 @@
+"""What an agent is told when its session starts: the brief, and what was under way when the work stopped."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.hooks.desk import Desk
+from holdfast.hooks.events import clean
+from holdfast.hooks.saving import HOOK
+from holdfast.hooks.starting import AGENT_SESSION
+from holdfast.sessions import Session, SessionManager
+
+_STEPS: Final = 5
+_CHARACTERS: Final = 1200
+_TOKENS: Final = 400
+
+
+def brief_of(manager: SessionManager, session_id: str, root: str, max_tokens: int) -> str:
+    """Return what to know of a session, in about so many tokens."""
+    session = manager.get_session(session_id)
+    brief = session.brief(max_tokens=max(max_tokens - _TOKENS, _TOKENS)).text.rstrip()
+    more = _under_way(session, root)
+    return f"{brief}\n\n{more}\n" if more else f"{brief}\n"
+
+
+def _under_way(session: Session, root: str) -> str:
+    """Say what was asked for last and done since, from the checkpoints and the journal of the hooks."""
+    prompt: Any = None
+    steps: list[dict[str, Any]] = []
+    for checkpoint in session.list_checkpoints(limit=_STEPS):
+        done = (checkpoint.metadata or {}).get(HOOK)
+        if isinstance(done, dict):
+            prompt = prompt or done.get("prompt")
+            steps = [*done.get("steps", ()), *steps]
+    agent, _, session_id = str(session.metadata.get(AGENT_SESSION, "")).partition(":")
+    if session_id:
+        for line in Desk(root, agent, session_id).peek():
+            prompt = line.get("prompt") or prompt
+            if line.get("tool"):
+                steps.append(line)
+    lines = [f"The last request was: “{clean(prompt, 300)}”"] if prompt else []
+    if steps:
+        lines += ["The last steps were:", *(f"- {_step(one)}" for one in steps[-_STEPS:])]
+    return clean("\n".join(lines), _CHARACTERS)
+
+
+def _step(step: dict[str, Any]) -> str:
+    detail = clean(str(step.get("detail", "")), 160)
+    return f"{clean(str(step['tool']), 100)} {detail}".rstrip()

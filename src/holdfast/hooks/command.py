@@ -1,0 +1,85 @@
+"""``holdfast hook``: reads one event, acts on it, and never disturbs the agent.
+
+The exit code is 0 whatever happens, and standard output holds nothing but the answer that the agent asked
+for. What went wrong is in the session's log, or in the file that takes what the database cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from holdfast.hooks.events import MAX_BYTES, SESSION_START, Event, NotAnEvent, read_event
+from holdfast.hooks.quick import needs_nothing, settled
+from holdfast.places import find_marked
+
+_EVENT_CHARACTERS = 100
+
+
+def main(arguments: list[str]) -> int | None:
+    """Run the command without the command line's machinery; None if that is needed after all."""
+    agent = name = None
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--agent" and rest:
+            agent = rest.pop(0)
+        elif word.startswith("--agent="):
+            agent = word.removeprefix("--agent=")
+        elif not word.startswith("-") and name is None:
+            name = word
+        else:
+            return None
+    return handle(agent=agent, name=name)
+
+
+def handle(*, agent: str | None = None, name: str | None = None) -> int:
+    """Read an event from standard input and do what it asks for. Always returns 0."""
+    event: Event | None = None
+    root: str | None = None
+    try:
+        # All of it is read, or the agent would find the pipe closed.
+        data = b"" if name is not None and sys.stdin.isatty() else sys.stdin.buffer.read()
+        event = read_event(data[: MAX_BYTES + 1], agent=agent, name=name)
+        if needs_nothing(event):
+            return 0
+        root = _root(event)
+        if root is not None and not settled(event, root):
+            from holdfast.hooks.acting import act
+
+            answer = act(event, root)
+            if answer and event.kind == SESSION_START:
+                _say(answer)
+    except NotAnEvent as error:
+        _report(root, event, error)
+    except Exception as error:
+        _report(root, event, error)
+    return 0
+
+
+def _root(event: Event) -> str | None:
+    """Return the project that an event is about; hooks do nothing outside of projects."""
+    start = event.cwd or os.getcwd()
+    if not os.path.isabs(start) or "\0" in start or not os.path.isdir(start):
+        raise NotAnEvent(f"the working directory does not exist: {start[:200]!r}")
+    return find_marked(os.path.normpath(start))
+
+
+def _say(text: str) -> None:
+    answer = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _report(root: str | None, event: Event | None, error: Exception) -> None:
+    """Write down what went wrong, somewhere; never raises."""
+    try:
+        from holdfast.hooks.reports import report
+
+        report(root or find_marked(os.getcwd()), event, error)
+    except Exception as second:
+        try:
+            sys.stderr.write(f"holdfast hook: {error}; and that cannot be written down: {second}\n")
+        except Exception:
+            return

@@ -1,0 +1,202 @@
+"""A checkpoint for an event: the conversation as far as it has come, the files, and what was done.
+
+What happened since the last checkpoint comes from the journal. Files that a tool named are known to be the
+agent's; when a shell command ran, everything that has changed since is taken to be, apart from what another
+agent has told of.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from holdfast.config import HookSettings, read_agent_context
+from holdfast.errors import HoldfastError, InvalidIdentifier, InvalidState
+from holdfast.hooks import events
+from holdfast.hooks.desk import Desk, paths_in
+from holdfast.hooks.events import Event, clean
+from holdfast.hooks.tools import Use
+from holdfast.hooks.transcripts import add_conversation
+from holdfast.sessions import Session, SessionManager
+from holdfast.state.documented import validate_documented
+
+HOOK: Final = "hook"
+_STEPS: Final = 20
+_FILES: Final = 50
+_MOST_INT: Final = 10**15
+_PROMPT_CHARACTERS: Final = 200
+
+
+class Saving:
+    """One checkpoint. ``note`` is what is known from one event to the next, and is brought up to date."""
+
+    def __init__(
+        self,
+        manager: SessionManager,
+        session: Session,
+        event: Event,
+        desk: Desk,
+        settings: HookSettings,
+        note: dict[str, Any],
+    ) -> None:
+        self.manager = manager
+        self.session = session
+        self.event = event
+        self.desk = desk
+        self.settings = settings
+        self.note = note
+        self.touched: frozenset[str] | None = None
+
+    def save(
+        self,
+        retention_class: str,
+        description: str | None,
+        *,
+        use: Use | None = None,
+        subagent: str | None = None,
+    ) -> None:
+        """Store a checkpoint; what the journal told of is stored with it."""
+        lines = self.desk.take()
+        wrote = self._wrote(lines)
+        self.session.wrote(*wrote)
+        state = self._state(lines, subagent)
+        self._follow_turn(lines)
+        done = self._metadata(lines, use, subagent, len(wrote), [*wrote][:_FILES])
+        self.session.save_checkpoint(
+            state=state,
+            retention_class=retention_class,
+            description=description or _told(done),
+            metadata={HOOK: done},
+        )
+        self.desk.forget_taken()
+
+    # What was written --------------------------------------------------------------------------
+
+    def _wrote(self, lines: list[dict[str, Any]]) -> list[str]:
+        """Return the files of the project that this agent wrote since its last checkpoint."""
+        told = {path for line in lines for path in paths_in(line)}
+        if any(line.get("scan") for line in lines):
+            if self.touched is None:
+                _, self.touched = self.session.look_at_files()
+            touched = self.touched - self._relative(self.desk.paths_of_others())
+            # Should this process be killed, the next one could not find out any more.
+            self.desk.append({"paths": [os.path.join(self.desk.root, one) for one in touched]})
+            self.desk.take()
+            return sorted(touched | self._relative(told))
+        return sorted(self._relative(told))
+
+    def _relative(self, paths: set[str]) -> set[str]:
+        found = set()
+        for path in paths:
+            try:
+                found.add(self.manager.workspace.relative(path))
+            except InvalidIdentifier:
+                continue  # a file outside of the project
+            except HoldfastError:
+                break
+        return found
+
+    # What the agent knows ------------------------------------------------------------------------
+
+    def _state(self, lines: list[dict[str, Any]], subagent: str | None) -> dict[str, Any]:
+        state = self.session.outline()
+        event = self.event
+        about = {"kind": event.agent, "session_id": clean(event.session_id, 200)}
+        if model := clean(event.text("model"), 100):
+            about["model"] = model
+        state["agent"] = {**_dict(state.get("agent")), **about}
+        self._add_given(state, "open_files", event.given.get("open_files"))
+        tasks = [line["tasks"] for line in lines if "tasks" in line]
+        self._add_given(state, "task_state", tasks[-1] if tasks else None)
+        self._add_given(state, "context", self._context(state))
+        if self.settings.transcripts:
+            add_conversation(state, event, self.session, subagent)
+        return state
+
+    def _context(self, state: dict[str, Any]) -> dict[str, Any] | None:
+        from_environment = read_agent_context()
+        found = _dict(state.get("context"))
+        given = {**self.event.mapping("context"), **self.event.given}
+        for name, present in (
+            ("session_number", from_environment.session_number),
+            ("token_usage", from_environment.token_usage),
+        ):
+            value = given.get(name, present)
+            if type(value) is int and 0 <= value <= _MOST_INT:
+                found[name] = value
+        return found or None
+
+    def _add_given(self, state: dict[str, Any], key: str, value: Any) -> None:
+        """Take over what the agent gave, unless it is not what it should be."""
+        if value is None:
+            return
+        try:
+            validate_documented({key: value})
+        except InvalidState as error:
+            self.session.log("warning", f"a hook gave {key} in a shape that is not kept: {error}")
+        else:
+            state[key] = value
+
+    # What was done -------------------------------------------------------------------------------
+
+    def _follow_turn(self, lines: list[dict[str, Any]]) -> None:
+        event = self.event
+        prompts = [line["prompt"] for line in lines if isinstance(line.get("prompt"), str)]
+        if prompts:
+            self.note["prompt"] = clean(prompts[-1], _PROMPT_CHARACTERS)
+            if self.session.task_description is None and prompts[0].strip():
+                self.session.describe_task(prompts[0])
+        if event.kind == events.STOP:
+            self.note["turn"] = "ended"
+        elif prompts or event.kind == events.BEFORE_TOOL:
+            self.note["turn"] = "open"
+
+    def _metadata(
+        self,
+        lines: list[dict[str, Any]],
+        use: Use | None,
+        subagent: str | None,
+        count: int,
+        files: list[str],
+    ) -> dict[str, Any]:
+        event = self.event
+        steps = [_step(line) for line in lines if line.get("tool")]
+        done: dict[str, Any] = {"event": event.kind, "agent": event.agent}
+        if event.tool:
+            done["tool"] = clean(event.tool, 100)
+        if use is not None and use.detail:
+            done["detail"] = use.detail
+        if prompt := self.note.get("prompt"):
+            done["prompt"] = prompt
+        if steps:
+            done["steps"] = steps[-_STEPS:]
+            done["step_count"] = len(steps)
+        if files:
+            done["files"] = [one.encode("utf-8", "backslashreplace").decode() for one in files]
+            done["file_count"] = count
+        name = subagent or clean(event.text("agent_id"), 100)
+        if name:
+            done["subagent"] = name
+        return done
+
+
+def _step(line: dict[str, Any]) -> dict[str, Any]:
+    step = {
+        "tool": clean(str(line["tool"]), 100),
+        "detail": clean(str(line.get("detail", "")), 160),
+    }
+    return {key: value for key, value in step.items() if value}
+
+
+def _told(done: dict[str, Any]) -> str:
+    """Return in a line what a turn was about and what was done in it."""
+    steps = [f"{one['tool']} {one.get('detail', '')}".strip() for one in done.get("steps", ())]
+    text = f"“{' '.join(done['prompt'].split())}”" if done.get("prompt") else "turn ended"
+    if steps:
+        more = done["step_count"] - len(steps[-3:])
+        text += f": {', '.join(steps[-3:])}" + (f" and {more} more" if more else "")
+    return clean(text, 400)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}

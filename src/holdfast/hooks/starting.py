@@ -1,0 +1,181 @@
+"""The beginning and the end of an agent's session: which session of ours it is, and what to tell the agent.
+
+A session that was interrupted or paused in the same directory, on the same branch, is worth telling the next
+agent of. An agent that was killed never said so: its process is gone, and `SessionManager.recover` sees that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from holdfast.hooks.desk import Desk
+from holdfast.hooks.events import SESSION_START, Event, clean
+from holdfast.leases import AGENT_PROCESS
+from holdfast.model import CheckpointQuery, SessionRecord, utc_now
+from holdfast.processes import ancestor
+from holdfast.sessions import Session, SessionManager
+from holdfast.stores.base import first
+from holdfast.workspace.repository import read_head
+
+AGENT_SESSION: Final = "agent_session"
+TRANSCRIPT: Final = "transcript_path"
+# A subagent that has a session of its own says whose it is.
+PARENT: Final = "parent_session_id"
+# What stands between an agent and its hooks.
+_SHELLS: Final = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "holdfast"}
+)
+# Programs that have one session at a time: one that starts another has left the one before.
+_ONE_AT_A_TIME: Final = frozenset({"claude-code", "codex", "gemini"})
+_LOOKED_AT: Final = 50
+_TASK_CHARACTERS: Final = 500
+_PATH_CHARACTERS: Final = 4096
+
+
+class Started(NamedTuple):
+    """A session that an agent begins or goes on with, and the one that it should be told of."""
+
+    session: Session
+    told: str | None
+
+
+def key_of(event: Event) -> str:
+    """Return the name by which a session of ours is found again."""
+    return f"{event.agent}:{event.session_id}"
+
+
+def find_record(manager: SessionManager, event: Event) -> SessionRecord | None:
+    """Return the session of an agent's session, the latest if there are several."""
+    return _find(manager, key_of(event))
+
+
+def _find(manager: SessionManager, key: str) -> SessionRecord | None:
+    found = manager.list_sessions(metadata={AGENT_SESSION: key}, limit=1)
+    return found[0] if found else None
+
+
+def open_session(manager: SessionManager, event: Event, desk: Desk) -> Session:
+    """Join the session that an event belongs to; begin it where its start was never reported."""
+    record = find_record(manager, event)
+    if record is None:
+        source = _forked_from(manager, event, desk)
+        if source is not None:
+            manager.interrupt_session(
+                source.id, message=f"its agent went on in a fork, {clean(event.session_id, 100)}"
+            )
+        return _create(manager, event, desk, continues=source)
+    return _taken_up(manager, event, desk, record)
+
+
+def start(manager: SessionManager, event: Event, desk: Desk) -> Started:
+    """Begin a session, or go on with it, and find out what the agent should be told of."""
+    _mark_left_ones(manager, event)
+    record = find_record(manager, event)
+    if record is not None:
+        session = _taken_up(manager, event, desk, record)
+        return Started(session, None if event.text("source") == "startup" else session.id)
+    told = None if event.text(PARENT) else _earlier(manager)
+    # The work of other programs is theirs to go on with.
+    ours = told is not None and AGENT_SESSION in (told.metadata or {})
+    session = _create(manager, event, desk, continues=told if ours else None)
+    return Started(session, None if told is None else told.id)
+
+
+def end(session: Session, event: Event, *, finished: bool) -> None:
+    """Mark a session whose agent has ended: completed after a finished turn, else paused."""
+    reason = clean(event.text("reason"), 40)
+    if reason == "clear" or (finished and reason != "resume"):
+        session.complete()
+        session.close(release=True)
+    else:
+        why = f"the agent ended ({reason})" if reason else "the agent ended"
+        session.pause(why, state=session.outline())
+
+
+def _taken_up(manager: SessionManager, event: Event, desk: Desk, record: SessionRecord) -> Session:
+    if record.status == "completed":
+        return _create(manager, event, desk, continues=record)
+    if record.status != "active":
+        session = manager.resume_session(record.id)
+    else:
+        session = manager.join_session(record.id)
+    about = _about(event)
+    if event.kind == SESSION_START and any(
+        session.metadata.get(key) != value for key, value in about.items()
+    ):
+        session.update_metadata(about)
+    return session
+
+
+def _create(
+    manager: SessionManager, event: Event, desk: Desk, *, continues: SessionRecord | None
+) -> Session:
+    prompts = [line["prompt"] for line in desk.peek() if isinstance(line.get("prompt"), str)]
+    task = next(filter(str.strip, prompts), None)
+    above = clean(event.text(PARENT), 200)
+    parent = _find(manager, f"{event.agent}:{above}") if above else None
+    return manager.create_session(
+        event.agent,
+        task_description=None if task is None else task[:_TASK_CHARACTERS],
+        metadata=_about(event),
+        parent_agent_id=None if parent is None else parent.agent_id,
+        continues=None if continues is None else continues.id,
+    )
+
+
+def _about(event: Event) -> dict[str, Any]:
+    about: dict[str, Any] = {AGENT_SESSION: key_of(event)}
+    process = ancestor(_SHELLS)
+    if process is not None:
+        about[AGENT_PROCESS] = str(process)
+    if transcript := clean(event.text(TRANSCRIPT), _PATH_CHARACTERS):
+        about[TRANSCRIPT] = transcript
+    if model := clean(event.text("model"), 100):
+        about["model"] = model
+    return about
+
+
+def _mark_left_ones(manager: SessionManager, event: Event) -> None:
+    """Mark as interrupted what dead agents left, and what this one's process has left."""
+    manager.recover()
+    process = _about(event).get(AGENT_PROCESS)
+    if event.agent not in _ONE_AT_A_TIME or process is None:
+        return
+    for record in manager.list_sessions(status="active", metadata={AGENT_PROCESS: process}):
+        if (record.metadata or {}).get(AGENT_SESSION) != key_of(event):
+            manager.interrupt_session(record.id, message="its agent has begun another session")
+
+
+def _earlier(manager: SessionManager) -> SessionRecord | None:
+    """Return the latest unfinished session of this directory and branch that nobody works on."""
+    records = manager.list_sessions(limit=_LOOKED_AT)
+    continued = {one.continues_id for one in records}
+    now = utc_now()
+    place = manager.place
+    head = read_head(manager.project_dir)
+    for record in records:
+        if (
+            record.status in ("interrupted", "paused")
+            and record.project_dir in (None, place)
+            and record.id not in continued
+            and (record.paused_until is None or record.paused_until <= now)
+        ):
+            latest = first(
+                manager.store.list_checkpoints(CheckpointQuery(record.id, namespace="", limit=1))
+            )
+            if latest is not None and latest.git_branch == (head.branch if head else None):
+                return record
+    return None
+
+
+def _forked_from(manager: SessionManager, event: Event, desk: Desk) -> SessionRecord | None:
+    """Return the session that this one was forked from, where its agent reported only that one's start."""
+    process = _about(event).get(AGENT_PROCESS)
+    if process is None:
+        return None
+    for record in manager.list_sessions(status="active", metadata={AGENT_PROCESS: process}):
+        agent, _, session_id = str((record.metadata or {}).get(AGENT_SESSION)).partition(":")
+        other = Desk(desk.root, agent, session_id)
+        if agent == event.agent and other.read_note().get("fresh") and not other.peek():
+            return record
+    return None

@@ -1,0 +1,74 @@
+"""A large list of a stored state that is not read: saved again as it is, or with more at its end.
+
+A process that lives for a moment, such as a hook, wants to add a few messages to a conversation of
+thousands. It reads the outline of the last state (`outline_state`), in which large lists are objects of this
+class, adds to them, and saves. Of what was there before only the references are looked at, and the last few
+small chunks, which the addition may be merged with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.state.codec import load_json
+from holdfast.state.refs import Ref
+from holdfast.state.tags import untagged
+
+
+class StoredList:
+    """A list of a stored state: its leaves, and the items that are added to them."""
+
+    __slots__ = ("_read", "kind", "leaves", "new")
+
+    def __init__(
+        self,
+        kind: str,
+        leaves: list[Ref],
+        read: Callable[[list[Ref]], bytes],
+        new: Sequence[Any] = (),
+    ) -> None:
+        self.kind = kind
+        self.leaves = leaves
+        self.new = list(new)
+        self._read = read
+
+    def plus(self, items: Sequence[Any]) -> StoredList:
+        """Return the same list with more items at its end."""
+        return StoredList(self.kind, self.leaves, self._read, [*self.new, *items])
+
+    @property
+    def stored_bytes(self) -> int:
+        """How long the JSON text of the stored part is, without the closing bracket."""
+        return sum(ref.length for ref in self.leaves)
+
+    def read(self, leaves: list[Ref]) -> bytes:
+        """Return the verified content of some of the leaves."""
+        return self._read(leaves)
+
+    def whole(self) -> list[Any]:
+        """Read all of it after all."""
+        items = load_json(self._read(self.leaves) + b"]", "a stored list")
+        stored: list[Any] = untagged(items) if self.kind == "list+" else items
+        return [*stored, *self.new]
+
+    def __repr__(self) -> str:
+        return f"<StoredList of {self.stored_bytes} bytes and {len(self.new)} more items>"
+
+
+def read_stored_lists(value: Any) -> Any:
+    """Return a state, or a part of one, with every stored list in it read."""
+    return _replaced(value, StoredList.whole)
+
+
+def only_additions(value: Any) -> Any:
+    """Return a state with nothing but the new items of the stored lists in it."""
+    return _replaced(value, lambda one: one.new)
+
+
+def _replaced(value: Any, by: Callable[[StoredList], list[Any]]) -> Any:
+    if type(value) is StoredList:
+        return by(value)
+    if type(value) is dict:
+        return {key: _replaced(item, by) for key, item in value.items()}
+    return value

@@ -1,0 +1,162 @@
+"""A glance at the project: is everything as the last capture left it?
+
+For processes that have a moment only. `remember` writes down what the answer rests on besides the files that
+git looks at: the files of the repository and of the private store that a capture depends on, and those of the
+project that git cannot be asked about, each with what `lstat` says of it. `is_unchanged` compares, and has
+git look at all known files and for unknown ones, both at once. Whatever it cannot tell for certain counts as
+changed; a capture then finds out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.places import AGENTS_DIR
+from holdfast.workspace.environment import STORE_SETTINGS, inherited, variables_for
+
+_STORE = f"{AGENTS_DIR}/workspace.git"
+_OWN = (f"{AGENTS_DIR}/", ".claude/checkpoints/")
+# What a capture goes by: its own notes, and where the user's repository stands.
+_WATCHED = (
+    f"{_STORE}/last.json", f"{_STORE}/index", f"{_STORE}/config", f"{_STORE}/info/exclude",
+    f"{_STORE}/info/attributes", f"{_STORE}/commondir", f"{_STORE}/objects/info/alternates",
+    ".git", ".git/HEAD", ".git/index", ".git/config", ".git/info/exclude", ".git/packed-refs",
+    ".git/MERGE_HEAD", ".git/CHERRY_PICK_HEAD", ".git/REVERT_HEAD", ".git/BISECT_LOG",
+    ".git/rebase-merge", ".git/rebase-apply",
+)  # fmt: skip
+_BLOCK = 1 << 16
+
+
+def stamp(path: str) -> list[int]:
+    """Return what tells one version of a file from another; empty when there is none.
+
+    Of a directory the times do not count: files come and go in it.
+    """
+    try:
+        looked = os.lstat(path)
+    except OSError:
+        return []
+    if looked.st_mode & 0o170000 == 0o040000:
+        return [looked.st_ino]
+    return [looked.st_mtime_ns, looked.st_ctime_ns, looked.st_size, looked.st_ino]
+
+
+def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what to compare with later, after a capture whose ``note`` is its ``last.json``.
+
+    None where the answer would rest on more than a glance can see: nested repositories, a repository
+    around the project or elsewhere, empty directories.
+    """
+    if not note.get("tree") or any(note.get(key) for key in ("ahead", "nested", "tracks_own")):
+        return None
+    if os.path.lexists(os.path.join(root, ".git")):
+        if not os.path.isdir(os.path.join(root, ".git", "objects")):
+            return None
+    elif _inside_repository(root):
+        return None
+    watched = list(_WATCHED)
+    if branch := _branch(root):
+        watched.append(branch)
+    looked_at = [*note.get("recent", ()), *_left_out(note)]
+    return {
+        "watched": [[path, stamp(os.path.join(root, path))] for path in watched],
+        "files": {path: stamp(os.path.join(root, path)) for path in looked_at},
+    }
+
+
+def is_unchanged(root: str, known: dict[str, Any] | None) -> bool:
+    """Tell whether a capture would surely find nothing new."""
+    if not known or not hasattr(os, "posix_spawnp"):
+        return False
+    if any(stamp(os.path.join(root, path)) != before for path, before in known["watched"]):
+        return False
+    files = known["files"]
+    if any(stamp(os.path.join(root, path)) != before for path, before in files.items()):
+        return False
+    dirty, others = _ask(
+        root,
+        ("diff-files", "-z", "--name-only", "--ignore-submodules=none"),
+        ("ls-files", "-z", "-o", "--directory", "--exclude-standard"),
+    )
+    if dirty is None or others is None or dirty:
+        return False
+    return all(
+        path in files or path.startswith(_OWN)
+        for path in others.decode("utf-8", "surrogateescape").split("\0")
+        if path
+    )
+
+
+def _left_out(note: dict[str, Any]) -> Iterable[str]:
+    """Return what the capture could not hold; git lists it every time."""
+    from holdfast.workspace.details import Details
+
+    message = note.get("message")
+    if not isinstance(message, str):
+        return ()
+    return [one.path for one in Details.from_message(message.encode()).skipped]
+
+
+def _inside_repository(root: str) -> bool:
+    here = os.path.dirname(root)
+    while here != os.path.dirname(here):
+        if os.path.lexists(os.path.join(here, ".git")):
+            return True
+        here = os.path.dirname(here)
+    return False
+
+
+def _branch(root: str) -> str | None:
+    """Return the file that says which commit HEAD is at, if HEAD is a branch."""
+    try:
+        with open(os.path.join(root, ".git", "HEAD"), encoding="utf-8") as file:
+            text = file.read(4096)
+    except (OSError, ValueError):
+        return None
+    return f".git/{text[5:].strip()}" if text.startswith("ref: ") else None
+
+
+def _ask(root: str, *questions: tuple[str, ...]) -> list[bytes | None]:
+    """Ask the private store several things at once; None where git failed."""
+    home = os.path.join(root, _STORE)
+    env = {
+        **inherited(),
+        **variables_for(home, settings=STORE_SETTINGS),
+        "GIT_WORK_TREE": root,
+        "GIT_INDEX_FILE": os.path.join(home, "index"),
+    }
+    here = os.getcwd()
+    started = []
+    # Git takes paths from the top of the work tree only if it is there.
+    os.chdir(root)
+    try:
+        for question in questions:
+            reading, writing = os.pipe()
+            actions = (
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, writing, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            )
+            try:
+                pid = os.posix_spawnp("git", ("git", *question), env, file_actions=actions)
+            except OSError:
+                os.close(reading)
+                return [None for _ in questions]
+            finally:
+                os.close(writing)
+            started.append((pid, reading))
+    finally:
+        answers = [_answer(pid, reading) for pid, reading in started]
+        os.chdir(here)
+    return answers
+
+
+def _answer(pid: int, reading: int) -> bytes | None:
+    parts = []
+    while part := os.read(reading, _BLOCK):
+        parts.append(part)
+    os.close(reading)
+    _, status = os.waitpid(pid, 0)
+    return b"".join(parts) if status == 0 else None

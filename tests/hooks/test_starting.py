@@ -1,0 +1,228 @@
+"""Sessions begin, end, are killed and go on; the next agent is told."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from holdfast import SessionManager
+from tests.hooks.conftest import Agent, checkpoints, git, only_session, run_hook
+
+
+def state_of(manager: SessionManager, session_id: str) -> str:
+    """Return the status of an agent's session."""
+    found = manager.list_sessions(metadata={"agent_session": f"claude-code:{session_id}"})
+    return found[0].status
+
+
+def kill_an_agent(project: Path, session_id: str = "killed") -> None:
+    """Run an agent that reports what it does, and kill it in the middle of a turn."""
+    program = textwrap.dedent(
+        """
+        import json, subprocess, sys, time
+        def report(event, **fields):
+            given = {"hook_event_name": event, "session_id": sys.argv[2], "cwd": sys.argv[1], **fields}
+            subprocess.run([sys.executable, "-m", "holdfast", "hook"],
+                           input=json.dumps(given).encode(), check=True)
+        report("SessionStart", source="startup")
+        report("UserPromptSubmit", prompt="Move auth to OAuth")
+        tool = {"tool_name": "Bash", "tool_input": {"command": "echo 1 > half.py"}}
+        report("PreToolUse", **tool)
+        open(sys.argv[1] + "/half.py", "w").write("1")
+        report("PostToolUse", **tool)
+        print("now", flush=True)
+        time.sleep(600)
+        """
+    )
+    agent = subprocess.Popen(
+        [sys.executable, "-c", program, str(project), session_id], stdout=subprocess.PIPE
+    )
+    assert agent.stdout is not None
+    assert agent.stdout.readline() == b"now\n"
+    agent.kill()
+    agent.wait()
+    agent.stdout.close()
+
+
+@pytest.mark.row("S1-25")
+def test_with_nothing_to_resume_the_hook_says_nothing(project: Path) -> None:
+    done = run_hook(cwd=project, stdin=Agent(project).payload("SessionStart", source="startup"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.row("S1-25")
+def test_a_killed_agent_is_seen_and_the_next_one_is_told_what_was_under_way(
+    project: Path, manager: SessionManager
+) -> None:
+    kill_an_agent(project)
+    assert state_of(manager, "killed") == "active"
+    toml = project / ".agents" / "holdfast.toml"
+    toml.write_text("[hooks]\nbrief_tokens = 900\n")
+
+    done = run_hook(
+        cwd=project, stdin=Agent(project, "next").payload("SessionStart", source="startup")
+    )
+
+    assert done.returncode == 0
+    text = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+    assert "interrupted" in text
+    assert "“Move auth to OAuth”" in text
+    assert "Bash echo 1 > half.py" in text
+    assert len(text) < 4 * 900
+    assert state_of(manager, "killed") == "interrupted"
+    new, old = manager.list_sessions()
+    assert new.continues_id == old.id
+    # Whoever comes after that is told of the latest only.
+    assert "next" not in Agent(project, "third", kind="codex").start()
+
+
+def test_the_same_agent_session_goes_on_after_a_kill(
+    project: Path, manager: SessionManager
+) -> None:
+    kill_an_agent(project)
+    text = Agent(project, "killed").start("resume")
+    assert "“Move auth to OAuth”" in text
+    record = only_session(manager)
+    assert record.status == "active"
+    saved = checkpoints(manager)[-1]
+    assert saved.metadata is not None
+    assert saved.metadata["hook"]["files"] == ["half.py"]
+    assert manager.read_file(saved, "half.py") == b"1"
+
+
+def test_recover_sees_agents_that_died(project: Path, manager: SessionManager) -> None:
+    kill_an_agent(project)
+    (found,) = manager.recover()
+    assert found.status == "interrupted"
+
+
+@pytest.mark.row("S1-25")
+def test_a_paused_session_of_this_branch_is_told_of_and_others_are_not(
+    project: Path, manager: SessionManager
+) -> None:
+    first = Agent(project, "first")
+    first.start()
+    first("UserPromptSubmit", prompt="Fix the parser")
+    first.edit("app.py", "2\n")
+    first("SessionEnd", reason="logout")
+    assert state_of(manager, "first") == "paused"
+    git(project, "checkout", "-q", "-b", "elsewhere")
+    assert Agent(project, "second", kind="codex").start() == ""
+    git(project, "checkout", "-q", "main")
+    assert "Fix the parser" in Agent(project, "third", kind="gemini").start()
+
+
+def test_a_completed_session_is_not_told_of(project: Path) -> None:
+    first = Agent(project, "first")
+    first.start()
+    first("UserPromptSubmit", prompt="Fix the parser")
+    first("Stop")
+    first("SessionEnd", reason="other")
+    assert Agent(project, "second").start() == ""
+
+
+def test_a_completed_agent_session_that_is_resumed_goes_on_in_a_new_one(
+    agent: Agent, manager: SessionManager
+) -> None:
+    agent.start()
+    agent("UserPromptSubmit", prompt="Fix the parser")
+    agent("Stop")
+    agent("SessionEnd", reason="other")
+    agent.start("resume")
+    agent("UserPromptSubmit", prompt="And the printer")
+    agent("Stop")
+    new, old = manager.list_sessions()
+    assert (new.continues_id, new.status, old.status) == (old.id, "active", "completed")
+    assert len(checkpoints(manager, new.id)) == 2
+
+
+def test_a_session_paused_by_a_program_is_told_of_but_stays_its_own(
+    project: Path, manager: SessionManager
+) -> None:
+    theirs = manager.create_session("implementer", task_description="Ask for approval")
+    theirs.pause("approval")
+    assert "Ask for approval" in Agent(project, "first").start()
+    assert manager.list_sessions()[0].continues_id is None
+
+
+def test_an_agent_that_begins_another_session_has_left_the_one_before(
+    project: Path, manager: SessionManager
+) -> None:
+    first = Agent(project, "first")
+    first.start()
+    first("UserPromptSubmit", prompt="Fix the parser")
+    first.edit("app.py", "2\n")
+    assert "Fix the parser" in Agent(project, "second").start()
+    assert state_of(manager, "first") == "interrupted"
+    first.edit("app.py", "3\n")
+    first("Stop")
+    assert state_of(manager, "first") == "active"
+
+
+def test_a_fork_whose_start_carries_the_old_id_gets_a_session_of_its_own(
+    project: Path, manager: SessionManager
+) -> None:
+    old = Agent(project, "old")
+    old.start()
+    old("UserPromptSubmit", prompt="Fix the parser")
+    old("SessionEnd", reason="other")
+    old.start("resume")
+
+    fork = Agent(project, "fork")
+    fork("UserPromptSubmit", prompt="Another way")
+    fork.shell("echo 3 > app.py")
+    fork("Stop")
+
+    new, before = manager.list_sessions()
+    assert (new.metadata or {})["agent_session"] == "claude-code:fork"
+    assert new.continues_id == before.id
+    assert before.status == "interrupted"
+    assert new.task_description == "Another way"
+
+
+def test_a_session_without_a_start_is_begun_by_its_first_event(
+    agent: Agent, manager: SessionManager
+) -> None:
+    agent.shell("echo 3 > app.py")
+    agent("Stop")
+    assert manager.read_file(checkpoints(manager)[-1], "app.py") == b"3\n"
+
+
+def test_a_subagent_with_a_session_of_its_own_has_a_parent(
+    project: Path, manager: SessionManager
+) -> None:
+    Agent(project, "above", kind="opencode").start()
+    below = Agent(project, "below", kind="opencode", parent_session_id="above")
+    assert below.start() == ""
+    child, parent = manager.list_sessions()
+    assert manager.get_agent(child.agent_id).parent_id == parent.agent_id
+
+
+@pytest.mark.row("S1-103")
+def test_the_lifecycle_can_be_reported_from_any_script(
+    project: Path, manager: SessionManager
+) -> None:
+    events = ("session.start", "task.pre", "agent.spawn", "task.post", "pre-compact", "session.end")
+    for number, event in enumerate(events):
+        (project / "app.py").write_text(f"{number}\n")
+        done = run_hook(event, "--agent", "my-script", cwd=project)
+        assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    record = only_session(manager)
+    assert (record.agent_type, record.lease_owner) == ("my-script", None)
+    saved = [
+        ((one.metadata or {})["hook"]["event"], manager.read_file(one, "app.py"))
+        for one in checkpoints(manager)
+        if "hook" in (one.metadata or {})
+    ]
+    assert saved == [
+        ("session_start", b"0\n"),
+        ("before_tool", b"1\n"),
+        ("subagent_start", b"2\n"),
+        ("task_completed", b"3\n"),
+        ("before_compaction", b"4\n"),
+        ("session_end", b"5\n"),
+    ]
+    assert len(manager.list_agents(parent_id=record.agent_id)) == 1
