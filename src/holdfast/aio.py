@@ -573,6 +573,7 @@ class AsyncSessionManager:
         owner: str | None = None,
         lease_ttl: timedelta = LEASE_TTL,
         include: Sequence[str] = (),
+        busy_timeout: float | None = None,
     ) -> AsyncSessionManager:
         """See `SessionManager.open`."""
         threads = Threads()
@@ -586,6 +587,7 @@ class AsyncSessionManager:
             owner=owner,
             lease_ttl=lease_ttl,
             include=include,
+            busy_timeout=busy_timeout,
         )
         twin = cls.__new__(cls)
         twin._adopt(manager, threads)
@@ -600,6 +602,11 @@ class AsyncSessionManager:
     def project_dir(self) -> Path:
         """See `SessionManager.project_dir`."""
         return self._manager.project_dir
+
+    @property
+    def place(self) -> str:
+        """See `SessionManager.place`."""
+        return self._manager.place
 
     @property
     def workspace(self) -> Workspace:

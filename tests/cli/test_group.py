@@ -180,10 +180,11 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "undo": ("--yes",),
         "skill": ("install",),
         "hooks": ("status",),
+        "hook": ("task.pre",),
         "gate": ("start",),
     }
-    # `run` starts a session of its own, which would be the latest for those that follow.
-    for name in sorted(COMMANDS, key=lambda one: one == "run"):
+    # These start a session of their own, which would be the latest for those that follow.
+    for name in sorted(COMMANDS, key=("hook", "run").__contains__):
         # An encoding that cannot spell the answer must not break it.
         done = run_process(
             name, "--json", *arguments.get(name, ()), cwd=cli.project, PYTHONIOENCODING="ascii"

@@ -1,7 +1,6 @@
 """Whatever comes in and whatever goes wrong, the agent goes on; what went wrong is written down."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.autosave.fallback import FallbackLog
+from holdfast.workspace.git import Workspace
 from tests.hooks.conftest import Agent, checkpoints, only_session, run_hook
 
 NONSENSE = {
@@ -106,11 +106,9 @@ def test_outside_of_projects_nothing_is_created(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_locked_database_does_not_disturb(
-    agent: Agent, manager: SessionManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_database_does_not_disturb(agent: Agent, manager: SessionManager) -> None:
+    (agent.project / ".agents" / "holdfast.toml").write_text("[hooks]\nseconds = 1\n")
     agent.start()
-    monkeypatch.setattr("holdfast.stores.sqlite_file.BUSY_TIMEOUT", 0.1, raising=False)
     held = apsw.Connection(str(agent.project / ".agents" / "sessions.db"))
     held.execute("BEGIN IMMEDIATE")
     (agent.project / "app.py").write_text("changed\n")
@@ -167,7 +165,7 @@ def test_a_session_that_somebody_holds_is_left_alone_and_told_of(
     assert agent("Stop") == ""
 
     assert len(checkpoints(manager)) == before
-    (line,) = [one for one in held.logs(level="error")]
+    (line,) = list(held.logs(level="error"))
     assert line.message.startswith("autosave failed: ")
     assert line.data is not None
     assert line.data["autosave"] == "hook:stop"
@@ -177,7 +175,7 @@ def test_a_session_that_somebody_holds_is_left_alone_and_told_of(
 
 
 def test_during_a_rollback_a_hook_neither_waits_nor_writes(
-    agent: Agent, manager: SessionManager, project: Path
+    agent: Agent, manager: SessionManager, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.start()
     agent.edit("app.py", "2\n")
@@ -189,10 +187,13 @@ def test_during_a_rollback_a_hook_neither_waits_nor_writes(
     def meanwhile() -> None:
         seen.append(run_hook(cwd=project, stdin=agent.payload("Stop")))
 
-    with manager.workspace.saving():
-        pid_before = os.getpid()
+    restore = Workspace.restore
+
+    def watched(self: Workspace, *arguments: Any, **options: Any) -> Any:
         meanwhile()
-        assert os.getpid() == pid_before
+        return restore(self, *arguments, **options)
+
+    monkeypatch.setattr(Workspace, "restore", watched)
     report = held.rollback(target.id)
     held.close()
     assert (project / "app.py").read_text() == "first\n"

@@ -46,7 +46,9 @@ def act(event: Event, root: str) -> str | None:
         # It waits for three seconds, and then ends us.
         patience = min(patience, _SHORT_SECONDS)
     with desk.holding(patience):
-        with SessionManager.open(project_dir=root, owner=event.owner, lease_ttl=LEASE) as manager:
+        with SessionManager.open(
+            project_dir=root, owner=event.owner, lease_ttl=LEASE, busy_timeout=patience
+        ) as manager:
             acting = _Acting(manager, event, desk, settings)
             answer = acting.run()
             path = getattr(manager.store, "path", None)

@@ -19,6 +19,7 @@ from holdfast.sessions.autosaved import AutosavedSession
 
 _ADVICE: Final = "The agent goes on"
 _MESSAGE_CHARACTERS: Final = 1000
+_SECONDS: Final = 2.0
 
 
 def report(root: str | None, event: Event | None, error: Exception) -> None:
@@ -29,7 +30,9 @@ def report(root: str | None, event: Event | None, error: Exception) -> None:
     message = clean(f"hook failed: {describe(error)}", _MESSAGE_CHARACTERS)
     if root is not None and event is not None and not isinstance(error, OUT_OF_REACH):
         try:
-            with SessionManager.open(project_dir=root, create=False) as manager:
+            with SessionManager.open(
+                project_dir=root, create=False, busy_timeout=_SECONDS
+            ) as manager:
                 from holdfast.hooks.starting import find_record
 
                 record = find_record(manager, event)

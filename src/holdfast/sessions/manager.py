@@ -116,15 +116,19 @@ class SessionManager:
         owner: str | None = None,
         lease_ttl: timedelta = LEASE_TTL,
         include: Sequence[str] = (),
+        busy_timeout: float | None = None,
     ) -> SessionManager:
         """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project.
 
         With ``create=False`` it must exist and have the present schema: nothing is created.
         ``include`` names files or directories that are captured although they are ignored, besides
-        those of the settings.
+        those of the settings. ``busy_timeout`` is how many seconds a write to an embedded database
+        waits for others.
         """
         config = load_config(project_dir, url=url, tenant=tenant)
-        store = open_store(config.url, tenant=config.tenant, create=create)
+        store = open_store(
+            config.url, tenant=config.tenant, create=create, busy_timeout=busy_timeout
+        )
         policy = Policy.from_settings(config.retention)
         return cls(
             store,

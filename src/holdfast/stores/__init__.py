@@ -17,12 +17,19 @@ from holdfast.stores.base import Store
 __all__ = ["Store", "open_store"]
 
 
-def open_store(url: str | Path, *, tenant: str | None = None, create: bool = True) -> Store:
+def open_store(
+    url: str | Path,
+    *,
+    tenant: str | None = None,
+    create: bool = True,
+    busy_timeout: float | None = None,
+) -> Store:
     """Open the store that ``url`` names, creating its tables when it is new.
 
     ``tenant`` overrides the URL's own. With ``create=False`` nothing is created or migrated: a
-    file that is not there raises `StoreUnavailable`, missing tables `SchemaMissing`. Drivers are
-    imported only for the backend in use.
+    file that is not there raises `StoreUnavailable`, missing tables `SchemaMissing`. ``busy_timeout`` is
+    how many seconds a write to a file waits for others. Drivers are imported only for the backend
+    in use.
     """
     text = str(url)
     scheme, separator, rest = text.partition(":")
@@ -59,13 +66,19 @@ def open_store(url: str | Path, *, tenant: str | None = None, create: bool = Tru
     file = Path(text).expanduser()
     if not create and not os.path.exists(file):
         raise StoreUnavailable(f"no Holdfast database here ({file}); run: holdfast init")
-    from holdfast.stores.sqlite import SqliteStore
+    from holdfast.stores.sqlite import BUSY_TIMEOUT, SqliteStore
 
     tenant = tenant or options.get("tenant", ["default"])[-1]
     compress = options.get("compress", ["on"])[-1]
     if compress not in ("on", "off"):
         raise InvalidUrl(f"compress must be on or off: {url}")
-    return SqliteStore(file, tenant=tenant, ensure_schema=create, compress=compress == "on")
+    return SqliteStore(
+        file,
+        tenant=tenant,
+        ensure_schema=create,
+        compress=compress == "on",
+        busy_timeout=BUSY_TIMEOUT if busy_timeout is None else busy_timeout,
+    )
 
 
 def _without_our_options(url: str) -> tuple[str, dict[str, list[str]]]:

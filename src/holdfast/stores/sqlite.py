@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 import apsw
@@ -22,6 +23,8 @@ from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_schema import back_up, check_schema, ensure_schema
 from holdfast.stores.sqlite_transfer import SqliteTransfer
 from holdfast.stores.sqlite_writes import SqliteWrites
+
+BUSY_TIMEOUT: Final = 30.0
 
 
 class SqliteStore(SqliteTransfer, SqliteWrites):
@@ -41,7 +44,7 @@ class SqliteStore(SqliteTransfer, SqliteWrites):
         *,
         tenant: str = "default",
         ensure_schema: bool = True,
-        busy_timeout: float = 30.0,
+        busy_timeout: float = BUSY_TIMEOUT,
         compress: bool = True,
         now: Callable[[], datetime] = utc_now,
         uptime: Callable[[], Uptime] = uptime,

@@ -29,6 +29,7 @@ SUBAGENTS: Final = "subagents"
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _EDGE: Final = 4096
 _PATH_CHARACTERS: Final = 4096
+_NAME_CHARACTERS: Final = 100
 
 
 class Unsuitable(Exception):
@@ -54,14 +55,23 @@ def add_conversation(
     messages = event.given.get("messages")
     if path:
         _extend(state, path, form, session)
-    elif isinstance(messages, list):
-        _replace(state, messages, form)
+    subagent = subagent or clean(event.text("agent_id"), _NAME_CHARACTERS)
+    if isinstance(messages, list) and not path:
+        _replace(_part_for(state, subagent), messages, form)
     path = event.text("agent_transcript_path")
     if path and subagent:
-        inside = dict(state.get(SUBAGENTS) or {})
-        part = dict(inside.get(subagent) or {})
-        _extend(part, path, form, session)
-        state[SUBAGENTS] = {**inside, subagent: part}
+        _extend(_part_for(state, subagent), path, form, session)
+
+
+def _part_for(state: dict[str, Any], subagent: str | None) -> dict[str, Any]:
+    """Return the part of a state that is about a subagent; all of it if there is none."""
+    if not subagent:
+        return state
+    known = state.get(SUBAGENTS)
+    state[SUBAGENTS] = inside = dict(known) if isinstance(known, dict) else {}
+    before = inside.get(subagent)
+    inside[subagent] = part = dict(before) if isinstance(before, dict) else {}
+    return part
 
 
 def _extend(where: dict[str, Any], path: str, form: str, session: Session) -> None:
