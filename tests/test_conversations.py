@@ -203,6 +203,17 @@ def test_namespaces_are_conversations_of_their_own(conversations: Conversations)
     assert items(conversations) == ["new"]
 
 
+def test_the_versions_before_one_are_forgotten(conversations: Conversations) -> None:
+    versions = [conversations.change("t", adding(number)) for number in range(4)]
+    conversations.change("t", adding("other"), namespace="apart")
+    conversations.forget_before(versions[2])
+    conversations.forget_before(None)
+    kept = conversations.store.list_checkpoints(CheckpointQuery(session_id="t", namespace=""))
+    assert [record.id for record in kept] == [one.id for one in versions[:1:-1] if one is not None]
+    assert items(conversations) == [0, 1, 2, 3]
+    assert items(conversations, "t", "apart") == ["other"]
+
+
 def test_threads_are_listed_by_what_is_said_about_them(store: Store) -> None:
     ours, others = Conversations(store, "test"), Conversations(store, "another")
     ours.change("one", adding(1), about={"user": "ann"})

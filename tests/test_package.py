@@ -74,8 +74,12 @@ def test_stored_data_never_becomes_code() -> None:
 
 @pytest.mark.parametrize(
     ("module", "package"),
-    [("claude_agent_sdk", "claude_agent_sdk"), ("openai_agents", "agents")],
-    ids=["claude_agent_sdk", "openai_agents"],
+    [
+        ("claude_agent_sdk", "claude_agent_sdk"),
+        ("openai_agents", "agents"),
+        ("pydantic_ai", "pydantic_ai"),
+    ],
+    ids=["claude_agent_sdk", "openai_agents", "pydantic_ai"],
 )
 def test_an_adapter_without_its_framework_names_the_extra(module: str, package: str) -> None:
     code = (

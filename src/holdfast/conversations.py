@@ -186,6 +186,16 @@ class Conversations:
             self._store.erase_threads([thread_id], namespace=namespace, agent_id=agent.id)
         self._recorders.forget_thread(thread_id)
 
+    def forget_before(self, version: Version | None) -> None:
+        """Remove the versions before this one, which others may have gone on from meanwhile."""
+        if version is None:
+            return
+        record = version.record
+        query = CheckpointQuery(
+            session_id=record.session_id, namespace=record.namespace, before_seq=record.seq
+        )
+        self._store.delete_checkpoints([one.id for one in self._store.list_checkpoints(query)])
+
     def close(self) -> None:
         """Close the store if it was opened here; closing twice is fine."""
         if self._owned:

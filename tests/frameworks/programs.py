@@ -11,13 +11,13 @@ from pathlib import Path
 from tests.pages import ROOT
 
 
-def run_example(name: str, folder: Path, *arguments: str) -> str:
+def run_example(name: str, folder: Path, *arguments: str, status: int = 0) -> str:
     """Run an example as its first lines say, and return what it printed."""
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / name, *arguments],
         cwd=folder, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout.strip()
 
 

@@ -1,0 +1,182 @@
+"""Durable runs: every model request and tool call of an agent goes through the ledger of effects.
+
+After a crash the same code in the same ``async with durable_run(url, run_id)`` goes on: what is recorded
+as done is not done again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic_ai.durable_exec import (
+    JSON_CODEC,
+    BaseDurabilityCapability,
+    DurabilityEngineSpec,
+    DurableOperationId,
+    JournalCallableOperationBackend,
+    RoleBasedOperationConfig,
+    ToolsetCallToolId,
+    conversation_id_from_run_id,
+)
+from pydantic_ai.tools import RunContext
+
+from holdfast.aio import AsyncSession, AsyncSessionManager
+from holdfast.errors import SessionNotFound
+
+if TYPE_CHECKING:
+    from pydantic_ai.durable_exec import ToolsetKind
+
+_KIND: Final = "pydantic-ai"
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A durable run: its session, and how often each operation came so far."""
+
+    session: AsyncSession
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def next(self, name: str) -> str:
+        self.counts[name] += 1
+        return f"{name}#{self.counts[name]}"
+
+
+_RUN: Final[ContextVar[_Run | None]] = ContextVar("holdfast_pydantic_ai_run", default=None)
+
+
+@asynccontextmanager
+async def durable_run(where: AsyncSessionManager | str | Path, run_id: str) -> AsyncIterator[None]:
+    """Make the runs of agents in this block durable, under the session ``run_id`` of a store.
+
+    The session is held meanwhile: a second process that enters gets `CheckpointBusy`, or goes on
+    where the first one stopped if that is dead. Entered again, finished operations return what they
+    returned, so the same code comes to the same result without doing anything.
+    """
+    if isinstance(where, AsyncSessionManager):
+        async with await _session(where, run_id) as session:
+            token = _RUN.set(_Run(session))
+            try:
+                yield
+            finally:
+                _RUN.reset(token)
+        return
+    manager = await AsyncSessionManager.open(where, workspace=False)
+    try:
+        async with durable_run(manager, run_id):
+            yield
+    finally:
+        await manager.close()
+
+
+async def _session(manager: AsyncSessionManager, run_id: str) -> AsyncSession:
+    try:
+        return await manager.resume_session(run_id)
+    except SessionNotFound:
+        return await manager.create_session(_KIND, session_id=run_id)
+
+
+class HoldfastDurability(BaseDurabilityCapability[Any]):
+    """A capability that records model requests and tool calls while a `durable_run` is open.
+
+    Models are asked again when nobody saw the end of a request. A tool call that nobody saw the end
+    of raises `EffectUnknown`, unless ``tool_policy`` or the tool's metadata, ``{"holdfast": {"policy":
+    "retry"}}`` or ``{"holdfast": {"idempotent": True}}``, says that it may run again.
+    """
+
+    engine_spec = DurabilityEngineSpec(
+        engine_name="Holdfast",
+        durable_unit_noun="step",
+        durable_container_noun="durable run",
+        codec=JSON_CODEC,
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
+        toolset_lifecycles={
+            "function": "enter-always",
+            "mcp": "enter-in-durable-unit",
+            "dynamic": "enter-never",
+        },
+        # Which of several calls at once came first may differ from run to run.
+        sequential_tools_in_durable_context=True,
+        tool_config_key="holdfast",
+    )
+
+    def __init__(self, *, tool_policy: Literal["fail", "retry"] = "fail", **options: Any) -> None:
+        super().__init__(**options)
+        self._tool: Mapping[str, Any] = {"policy": tool_policy}
+
+    @property
+    def in_durable_context(self) -> bool:
+        """Whether a `durable_run` is open."""
+        return _RUN.get() is not None
+
+    def get_default_run_id(self) -> str | None:
+        """Return an id that is the same when the run is repeated."""
+        run = _RUN.get()
+        return None if run is None else f"{run.session.id}:{run.next('run')}"
+
+    def get_default_conversation_id(self, run_id: str) -> str | None:
+        """Return an id that is the same when the run is repeated."""
+        return conversation_id_from_run_id(run_id) if self.in_durable_context else None
+
+    async def get_run_start_time(self, run_id: str) -> datetime | None:
+        """Return when the run began first, for its timeout."""
+        run = _RUN.get()
+        if run is None:
+            return None
+        name = f"{self.name}__run_start_time"
+        began: datetime = await run.session.step(
+            name, lambda: datetime.now(UTC), key=run.next(name), idempotent=True
+        )
+        return began
+
+    def get_durable_operation_backend(self) -> _LedgerBackend:
+        """Return what runs the operations."""
+
+        def for_tool(operation: DurableOperationId, tool: Any, name: str) -> Any:
+            # Looking which tools there are may be done any number of times; calling one may not.
+            base = self._tool if isinstance(operation, ToolsetCallToolId) else _AGAIN
+            return self._build_resolve_tool_config(base)(tool, name)
+
+        config = RoleBasedOperationConfig(
+            model=_AGAIN, event=_AGAIN, capability=_AGAIN, tool=self._tool, resolve_tool=for_tool
+        )
+        return _LedgerBackend(agent_name=self.name, config=config)
+
+    def _toolset_base_config(self, kind: ToolsetKind) -> Any:
+        return self._tool
+
+
+_AGAIN: Final[Mapping[str, Any]] = {"idempotent": True}
+
+
+class _LedgerBackend(JournalCallableOperationBackend[Mapping[str, Any]]):
+    """Runs operations as steps of the session."""
+
+    async def execute(
+        self,
+        *,
+        operation_id: DurableOperationId,
+        name: str,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        config: Mapping[str, Any],
+    ) -> object:
+        run = _RUN.get()
+        if run is None:
+            return await body()
+        # Several runs of agents at once count apart. That a call has other arguments than the recorded
+        # one is noticed; the messages of a request have times of their own, and are not compared.
+        ids = [one.run_id for one in cache_key if isinstance(one, RunContext)]
+        said = cache_key[:2] if isinstance(operation_id, ToolsetCallToolId) else ()
+
+        async def perform(*_: object) -> object:
+            return await body()
+
+        key = run.next(" ".join([*map(str, ids), name]))
+        return await run.session.step(name, perform, *said, key=key, **config)
