@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 from holdfast.autosave import INTERVAL, Clock
 from holdfast.autosave.twin import AsyncAutosave, LoopProvider
 from holdfast.brief import Brief
+from holdfast.bundle import BundleReport
 from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
 from holdfast.model import (
@@ -38,6 +39,7 @@ from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.comparison import Comparison, StorageReport
 from holdfast.sessions.manager import MAX_RECOVERIES
+from holdfast.sessions.portable import CopyReport, ImportReport
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
@@ -853,6 +855,65 @@ class AsyncSessionManager:
         """See `SessionManager.prune`."""
         return await self._run(
             self._manager.prune, dry_run=dry_run, keep=keep, max_age=max_age, max_bytes=max_bytes
+        )
+
+    async def export_session(
+        self,
+        session_id: str,
+        path: str | Path,
+        *,
+        checkpoint: str | None = None,
+        files: bool = True,
+        overwrite: bool = False,
+    ) -> BundleReport:
+        """See `SessionManager.export_session`."""
+        return await self._run(
+            self._manager.export_session,
+            session_id,
+            path,
+            checkpoint=checkpoint,
+            files=files,
+            overwrite=overwrite,
+        )
+
+    async def import_bundle(
+        self,
+        path: str | Path,
+        *,
+        session_id: str | None = None,
+        files: bool = True,
+        restore: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ImportReport:
+        """See `SessionManager.import_bundle`."""
+        return await self._run(
+            self._manager.import_bundle,
+            path,
+            session_id=session_id,
+            files=files,
+            restore=restore,
+            progress=progress,
+        )
+
+    async def copy_to(
+        self,
+        url: str | Path,
+        session_ids: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        files: bool = True,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[CopyReport]:
+        """See `SessionManager.copy_to`."""
+        return await self._run(
+            self._manager.copy_to,
+            url,
+            session_ids,
+            tenant=tenant,
+            files=files,
+            dry_run=dry_run,
+            progress=progress,
         )
 
     async def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:

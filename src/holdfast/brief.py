@@ -65,6 +65,7 @@ class Ancestor:
 class Brief:
     """Everything that a brief may say, each list with what matters most first.
 
+    A ``preflight`` that names no checkpoint has compared nothing, and the text says nothing of it.
     ``checkpoint`` is that of an earlier session as long as this one has saved nothing. ``tasks`` are
     all of them, ``open_files`` those of the state, each with whether it is ``missing``.
     """
@@ -222,7 +223,8 @@ def _heading(brief: Brief) -> list[str]:
     lines.append(f"Last checkpoint: {one_line(saved.name)}{of}, {moment(saved.created_at)}{place}.")
     if saved.description:
         lines.append(one_line(saved.description))
-    lines.append(_verdict(brief.preflight))
+    if brief.preflight.checkpoint is not None:
+        lines.append(_verdict(brief.preflight))
     return lines
 
 

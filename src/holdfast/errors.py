@@ -24,6 +24,9 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── ProviderTooSlow
     │   ├── InvalidStep
     │   ├── ArgumentsNotFingerprintable
+    │   ├── NotABundle
+    │   ├── BundleRefused
+    │   ├── BundleTooNew
     │   └── WorkspaceRefused
     ├── LookupFailedError          what was asked for is not there
     │   ├── SessionNotFound
@@ -38,6 +41,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── AgentExists
     │   ├── CheckpointExists
     │   ├── CheckpointProtected
+    │   ├── BundleExists
     │   ├── CheckpointBusy
     │   ├── LeaseLost
     │   ├── AlreadyResumed
@@ -49,6 +53,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── StateCorrupt
     │   ├── StateTooLarge
     │   ├── PackMissing
+    │   ├── BundleCorrupt
     │   └── SnapshotCorrupt
     ├── StoreError                 the database cannot do its part
     │   ├── StoreUnavailable
@@ -255,6 +260,24 @@ class ArgumentsNotFingerprintable(InputError):
         self.reason = reason
 
 
+class NotABundle(InputError):
+    """A file that was to be imported is none that Holdfast has exported."""
+
+    code = "not_a_bundle"
+
+
+class BundleRefused(InputError):
+    """A bundle holds what no export would write: foreign names, links, rows that no store has."""
+
+    code = "bundle_refused"
+
+
+class BundleTooNew(InputError):
+    """A bundle was written by a newer Holdfast, in a format that this one does not know."""
+
+    code = "bundle_too_new"
+
+
 class CommandNotFound(InputError):
     """The program to be run does not exist or cannot be executed."""
 
@@ -348,6 +371,12 @@ class CheckpointProtected(ConflictError):
     code = "checkpoint_protected"
 
 
+class BundleExists(ConflictError):
+    """The file that a bundle was to be written to exists already."""
+
+    code = "bundle_exists"
+
+
 class AlreadyResumed(ConflictError):
     """Somebody has gone on from this checkpoint already, so its work would be done twice."""
 
@@ -424,6 +453,12 @@ class PackMissing(IntegrityError):
     """A workspace pack that is needed is not stored; the message names its commit."""
 
     code = "pack_missing"
+
+
+class BundleCorrupt(IntegrityError):
+    """A bundle was cut off, or a part of it has other bytes than were written. Nothing was imported."""
+
+    code = "bundle_corrupt"
 
 
 class SnapshotCorrupt(IntegrityError):

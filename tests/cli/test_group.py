@@ -170,7 +170,11 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
     cli.ok("init")
     cli.save("a", {"text": "ü\x00"})
     cli.save("b", {"text": "ß"})
+    session_id = cli.json("sessions")["sessions"][0]["id"]
     arguments: dict[str, tuple[str, ...]] = {
+        "export": (session_id, "-o", "session.tar"),
+        "import": ("session.tar",),
+        "copy": (".agents/sessions.db", "../other.db"),
         "diff": ("a", "b"),
         "completion": ("bash",),
         "decide": ("x",),

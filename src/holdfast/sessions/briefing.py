@@ -7,7 +7,7 @@ comparison of files leaves is a snapshot of how they are, which the next sweep t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.brief import Ancestor, Brief, Note, check_max_tokens
@@ -249,6 +249,32 @@ def brief_of(
     )
 
 
+def brief_to_go(
+    store: Store, record: SessionRecord, around: Surroundings, *, checkpoint: str | None = None
+) -> Brief:
+    """Return a brief that compares nothing and knows this session only: the same wherever it is made.
+
+    ``checkpoint`` is the id of the one to go on from, the latest by default.
+    """
+    look = replace(_look(store, record, around, checkpoint), lineage=[])
+    if look.checkpoint is not None and look.checkpoint.session_id != record.id:
+        look.checkpoint = None
+    if look.checkpoint is not None:
+        content = look.checkpoint.content.read()
+        look.state, look.context = content.state, content.context
+    return Brief(
+        session=record,
+        checkpoint=None if look.checkpoint is None else look.checkpoint.record,
+        preflight=Preflight(()),
+        tasks=[normalise(task) for task in all_tasks(look.state, look.context)],
+        progress=look.state.get("progress"),
+        decisions=look.decisions(),
+        learnings=list(look.notes(LEARNING)),
+        open_files=look.open_files(),
+        errors=store.list_logs(record.id, level="error", newest=True, limit=_ERRORS),
+    )
+
+
 def preflight_of_project(
     open_manager: Callable[[], SessionManager],
     *,
@@ -353,6 +379,7 @@ __all__ = [
     "DECISION",
     "LEARNING",
     "brief_of",
+    "brief_to_go",
     "note_data",
     "preflight_of",
     "preflight_of_project",

@@ -8,7 +8,7 @@ sweep. With a store that several machines share, the snapshot's objects travel a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.bundle.writing import Sink
 from holdfast.config import WorkspaceSettings
 from holdfast.errors import (
     InvalidIdentifier,
@@ -115,6 +116,22 @@ def paths_written(context: Mapping[str, Any]) -> tuple[set[str], bool]:
     return {path_from(one) for one in wrote}, files.get("wrote_count", 0) == len(wrote)
 
 
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Whether and how a project's files are captured, whatever the store that names them."""
+
+    project_dir: Path
+    wanted: bool
+    limits: Limits | None
+    share: bool
+
+    def files(self, store: Store) -> ProjectFiles | None:
+        """Return the files for the sessions of a store; None where they are left alone."""
+        if not self.wanted:
+            return None
+        return ProjectFiles(store, self.project_dir, limits=self.limits, share=self.share)
+
+
 class ProjectFiles:
     """The files of one project, for the sessions of one store."""
 
@@ -186,12 +203,11 @@ class ProjectFiles:
     def describe(self, snapshot: Snapshot, told: tuple[str, ...] | None = None) -> Captured:
         """Return a snapshot as a save needs it; where the store is shared, its pack is sent."""
         if self._share:
-            self.send(snapshot)
+            self.send(snapshot.commit, snapshot.before)
         return Captured(git=snapshot.git, snapshot=snapshot, told=told, packed=self._share)
 
-    def send(self, snapshot: Snapshot) -> None:
+    def send(self, commit: str, before: str | None) -> None:
         """Store a snapshot's pack for other machines, with what the one before it lacks."""
-        commit, before = snapshot.commit, snapshot.before
         near = self._store.find_packs([one for one in (commit, before) if one])
         if commit in near:
             return
@@ -202,6 +218,40 @@ class ProjectFiles:
         except PackMissing:
             data = self.workspace.export_pack(commit)
             self._store.put_pack(commit, needs=(), data=data)
+
+    @property
+    def shared(self) -> bool:
+        """Whether snapshots travel through the store."""
+        return self._share
+
+    def pack_out(self, commits: list[str], sink: Sink) -> int:
+        """Write the files of snapshots as one pack, and return their bytes unpacked."""
+        for commit in commits:
+            self.fetch(commit)
+        return self.workspace.write_pack(commits, sink.write)
+
+    def pack_in(
+        self, commits: Sequence[str], pack: Callable[[], Iterable[bytes]], size: int
+    ) -> None:
+        """Have the files of snapshots, from one pack unless they are here; send them on if need be."""
+        if all(self.workspace.has(commit) for commit in commits):
+            self.workspace.hold(commits)
+        else:
+            self.workspace.take_in(commits, pack(), size=size)
+        self._send_all(commits)
+
+    def take_over(self, source: ProjectFiles, commits: Sequence[str]) -> None:
+        """Have the files of snapshots that another store names, in the same project."""
+        for commit in commits:
+            source.fetch(commit)
+        self.workspace.hold(commits)
+        self._send_all(commits)
+
+    def _send_all(self, commits: Sequence[str]) -> None:
+        before = None
+        for commit in commits if self._share else ():
+            self.send(commit, before)
+            before = commit
 
     def differ_from(self, commit: str | None) -> bool:
         """Tell whether the files are others than a snapshot holds; not if they cannot be captured."""

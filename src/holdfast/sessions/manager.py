@@ -50,11 +50,12 @@ from holdfast.sessions.comparison import (
     compare_rollback,
     count_changes,
 )
-from holdfast.sessions.files import ProjectFiles, limits_from
+from holdfast.sessions.files import Capture, limits_from
 from holdfast.sessions.held import TASK_BYTES, Surroundings
 from holdfast.sessions.lookup import get_session_record
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
+from holdfast.sessions.travelling import TravellingSessions
 from holdfast.stores import Store, open_store
 from holdfast.stores.base import first
 from holdfast.verification import Damage, VerifyReport, verify_store
@@ -66,7 +67,7 @@ MAX_RECOVERIES = 5
 _LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
 
-class SessionManager:
+class SessionManager(TravellingSessions):
     """Creates, finds and resumes sessions in one store.
 
     with SessionManager.open() as manager:
@@ -97,10 +98,11 @@ class SessionManager:
         self._store = store
         self._leases = Leases(store, owner=owner, ttl=lease_ttl)
         project = Path(project_dir) if project_dir is not None else Path.cwd()
+        self._capture = Capture(project, workspace, limits, share)
         self._around = Surroundings(
             policy=policy or Policy(),
             project_dir=project,
-            files=ProjectFiles(store, project, limits=limits, share=share) if workspace else None,
+            files=self._capture.files(store),
             leases=self._leases,
         )
 

@@ -224,7 +224,7 @@ class SavingSession(HeldSession):
             if captured.snapshot is None or self._around.files is None:
                 raise
             # A sweep came between the pack and its checkpoint.
-            self._around.files.send(captured.snapshot)
+            self._around.files.send(captured.snapshot.commit, captured.snapshot.before)
             return self._store.put(draft)
 
     def wrote(self, *paths: str | PathLike[str]) -> None:

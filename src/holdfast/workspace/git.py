@@ -45,7 +45,7 @@ from holdfast.workspace.basis import NOTE, read_cache
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between, count_between, text_between
 from holdfast.workspace.details import Details
-from holdfast.workspace.packs import export_pack, import_pack
+from holdfast.workspace.packs import export_pack, import_pack, take_in, write_pack
 from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import find_git
@@ -266,6 +266,46 @@ class Workspace:
             self._store.prepare(sha256=len(commit) == 64)
             for data in packs:
                 import_pack(self._store, data)
+            self._store.read_commit(commit)
+            self._store.keep(self._group, commit, last=False)
+
+    def write_pack(self, commits: Sequence[str], write: Callable[[bytes], object]) -> int:
+        """Write snapshots as one git pack, and return the bytes that their files have unpacked.
+
+        The same snapshots give the same bytes, as long as git and its compression are the same.
+        """
+        for commit in commits:
+            self._check(commit)
+        return write_pack(self._store, commits, write)
+
+    def take_in(self, commits: Sequence[str], pack: Iterable[bytes], *, size: int) -> None:
+        """Take in snapshots from one pack with ``size`` bytes of files: all of them, or none.
+
+        Raises `SnapshotCorrupt`, and `WorkspaceRefused` for a file that is larger than those of this
+        project may be.
+        """
+        digits = {len(commit) for commit in commits}
+        with self._store.working():
+            self._store.prepare(sha256=digits == {64})
+            if digits != {self._store.id_digits()}:
+                raise WorkspaceRefused(
+                    f"the snapshots have names of {sorted(digits)} digits and those of {self.root} "
+                    f"have {self._store.id_digits()}: their git repositories are of different kinds. "
+                    "Nothing was changed; import the state alone, or into another project"
+                )
+            largest = self.limits.max_file_bytes
+            take_in(self._store, commits, pack, size=size, largest=largest)
+            self._hold(commits)
+
+    def hold(self, commits: Sequence[str]) -> None:
+        """Keep snapshots for this group that the private store holds for another."""
+        for commit in commits:
+            self._check(commit)
+        with self._store.working():
+            self._hold(commits)
+
+    def _hold(self, commits: Iterable[str]) -> None:
+        for commit in commits:
             self._store.read_commit(commit)
             self._store.keep(self._group, commit, last=False)
 

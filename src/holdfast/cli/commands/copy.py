@@ -1,0 +1,84 @@
+"""``holdfast copy``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import click
+
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import Column, answer, one_line, plural, print_line, print_table
+from holdfast.cli.progress import progress_bar
+from holdfast.errors import ConflictError
+
+
+@click.command("copy", short_help="Copy sessions from one store to another.")
+@click.argument("source")
+@click.argument("target")
+@click.argument("sessions", nargs=-1)
+@click.option("--no-files", is_flag=True, help="Copy the states only.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
+@common_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    common: Common,
+    source: str,
+    target: str,
+    sessions: tuple[str, ...],
+    no_files: bool,
+    dry_run: bool,
+) -> None:
+    """Copy sessions from one store to another.
+
+    SOURCE and TARGET are paths or URLs; SESSIONS are ids or their beginnings, all sessions by default. What
+    is copied keeps its ids, names, order and times, files included, and is read back and compared. The source is not changed.
+
+    Each session arrives whole or not at all. After an interruption repeat the command: it goes on where it
+    was. A session that the target has with other content stays as it is there, and the exit code is 4.
+
+    \b
+    Examples:
+      holdfast copy .agents/sessions.db postgresql://localhost/agents
+      holdfast copy postgresql://localhost/agents sessions.db nightly --dry-run
+      holdfast copy old.db new.db --no-files --json
+    """
+    if common.url is not None:
+        raise click.UsageError("copy takes its stores as arguments, not as --url")
+    with (
+        replace(common, url=source).open() as manager,
+        progress_bar("copying", quiet=common.json) as bar,
+    ):
+        copied = manager.copy_to(
+            target,
+            sessions or None,
+            tenant=common.tenant,
+            files=not no_files,
+            dry_run=dry_run,
+            progress=bar,
+        )
+    different = [one for one in copied if one.outcome == "different"]
+    if common.json:
+        answer({"copy": {"sessions": [asdict(one) for one in reversed(copied)]}})
+    else:
+        layout = [
+            Column("session"), Column("outcome"), Column("checkpoints", right=True),
+            Column("snapshots", right=True),
+        ]  # fmt: skip
+        print_table(
+            layout,
+            [
+                (one_line(one.session_id), _said(one.outcome, dry_run), str(one.checkpoints),
+                 str(one.snapshots))
+                for one in reversed(copied)
+            ],
+        )  # fmt: skip
+        done = sum(one.outcome == "copied" for one in copied)
+        print_line(f"{plural(done, 'session')} {'to copy' if dry_run else 'copied'}")
+    if different:
+        ctx.exit(ConflictError.exit_code)
+
+
+def _said(outcome: str, dry_run: bool) -> str:
+    known = {"present": "is there already", "different": "differs there: left alone"}
+    return known.get(outcome, "would be copied" if dry_run else "copied and compared")

@@ -1,0 +1,65 @@
+"""``holdfast export``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from holdfast.cli.bundles import bundle_document, contents
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import answer, one_line, path_text, print_line
+
+
+@click.command("export", short_help="Write a session to one file that travels.")
+@click.argument("session")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Where to; SESSION.holdfast.tar in the working directory by default.",
+)
+@click.option("--checkpoint", metavar="CHECKPOINT", help="Only this one: a name, an id or a label.")
+@click.option("--latest", is_flag=True, help="Only the latest checkpoint.")
+@click.option("--no-files", is_flag=True, help="Leave the project's files out.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+@common_options
+def command(
+    common: Common,
+    session: str,
+    output: str | None,
+    checkpoint: str | None,
+    latest: bool,
+    no_files: bool,
+    overwrite: bool,
+) -> None:
+    """Write a session to one file that travels.
+
+    SESSION is an id or its beginning. The file is a plain tar archive: the states of all checkpoints, their
+    files as a git pack, log, decisions, recorded effects, and BRIEF.md to read, with a digest of
+    everything. `holdfast import` takes it in elsewhere, in another directory and another kind of database.
+    The session may be in use meanwhile. Exported again unchanged, it has the same bytes.
+
+    \b
+    Examples:
+      holdfast export 01a1dd1f
+      holdfast export 01a1dd1f -o work.holdfast.tar --overwrite
+      holdfast export nightly --latest --no-files --json
+    """
+    if latest and checkpoint is not None:
+        raise click.UsageError("--latest and --checkpoint do not go together")
+    with common.open() as manager:
+        found = manager.get_session(session)
+        if latest:
+            checkpoint = found.latest_checkpoint().id
+        target = Path(output or f"{re.sub(r'[^A-Za-z0-9._-]', '_', found.id)}.holdfast.tar")
+        report = manager.export_session(
+            found.id, target, checkpoint=checkpoint, files=not no_files, overwrite=overwrite
+        )
+    if common.json:
+        answer({"bundle": bundle_document(report)})
+        return
+    print_line(("exported ", "bold green"), (one_line(report.session_id), "cyan"))
+    print_line(f"{path_text(report.path)}: {contents(report)}")

@@ -1,0 +1,82 @@
+"""``holdfast import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.bundle import open_bundle
+from holdfast.cli.bundles import bundle_document, contents
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import answer, one_line, print_line
+from holdfast.cli.progress import progress_bar
+from holdfast.cli.rolling import undo_command
+from holdfast.errors import SchemaMissing, StoreUnavailable
+from holdfast.sessions import SessionManager
+
+
+@click.command("import", short_help="Take in a session that was exported.")
+@click.argument("file", type=click.Path())
+@click.option("--as", "session_id", metavar="NEW_ID", help="Give the session another id.")
+@click.option(
+    "--restore", is_flag=True, help="Put the project's files back to its latest checkpoint."
+)
+@click.option("--no-files", is_flag=True, help="Take in the states only.")
+@common_options
+def command(
+    common: Common, file: str, session_id: str | None, restore: bool, no_files: bool
+) -> None:
+    """Take in a session that was exported.
+
+    FILE is what `holdfast export` wrote. All of it is verified first; what is damaged, cut off or not
+    what an export would write is refused, and nothing is changed. The session is there whole or not at all,
+    with its ids, names, order and times. Importing it again changes nothing. A session of that id with other content is not touched: --as has it
+    under another id.
+
+    The files are stored for `holdfast rollback`. With --restore they are put back at once, behind a safety
+    checkpoint: `holdfast undo` takes that back.
+
+    \b
+    Examples:
+      holdfast import work.holdfast.tar
+      holdfast import work.holdfast.tar --restore
+      holdfast import work.holdfast.tar --as second-try --url postgresql://localhost/agents
+    """
+    if restore and no_files:
+        raise click.UsageError("--restore needs the files that --no-files leaves out")
+    path = Path(file)
+    with _opened(common, path) as manager, progress_bar("importing", quiet=common.json) as bar:
+        report = manager.import_bundle(
+            path, session_id=session_id, files=not no_files, restore=restore, progress=bar
+        )
+    restored = restore and bool(report.bundle.trees)
+    if common.json:
+        answer(
+            {
+                "import": {
+                    "outcome": report.outcome,
+                    "session_id": report.session_id,
+                    "restored": restored,
+                    "checkpoints": dict(report.checkpoints),
+                    "bundle": bundle_document(report.bundle),
+                }
+            }
+        )
+        return
+    if report.outcome == "present":
+        print_line("nothing to do: this very session is here already")
+    else:
+        print_line(("imported ", "bold green"), contents(report.bundle))
+    print_line(("session ", "dim"), (one_line(report.session_id), "cyan"))
+    if restored:
+        print_line("files are back; to undo that: ", (undo_command(report.session_id), "cyan"))
+
+
+def _opened(common: Common, path: Path) -> SessionManager:
+    """Open the store; make one where there is none, but only for a bundle that is a good one."""
+    try:
+        return common.open()
+    except (StoreUnavailable, SchemaMissing):
+        with open_bundle(path):
+            return common.open(create=True)

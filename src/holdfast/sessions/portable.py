@@ -1,0 +1,237 @@
+"""Sessions that travel: into a file, out of one, from one store into another.
+
+State and files go together. Files come first, as in a save, and a sweep is kept away until the rows name
+them: killed in between, there is nothing to be seen but what the next sweep takes away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from holdfast.bundle import BundleReport, open_bundle, write_bundle
+from holdfast.bundle.moving import (
+    Move,
+    Progress,
+    deliver,
+    is_same,
+    move_from,
+    renamed,
+    settled,
+    verify_delivered,
+    without_expired,
+)
+from holdfast.errors import (
+    CheckpointExists,
+    CheckpointNotFound,
+    SessionExists,
+    StoreBusy,
+    WorkspaceRefused,
+)
+from holdfast.model import CheckpointQuery, SessionCopy, SessionRecord
+from holdfast.sessions.briefing import brief_to_go
+from holdfast.sessions.files import ProjectFiles
+from holdfast.sessions.held import Surroundings
+from holdfast.sessions.lookup import get_checkpoint_record
+from holdfast.stores.base import Store
+
+Outcome: TypeAlias = Literal["imported", "present"]
+Copied: TypeAlias = Literal["copied", "present", "different"]
+
+_NO_FILES: Final = (
+    "has files, and files are left alone here (workspace=False, or capture = false in the "
+    "settings). Nothing was changed; leave the files out on purpose (files=False, --no-files)"
+)
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What came of an import. ``outcome`` is ``present`` when the very session was there already.
+
+    ``checkpoints`` maps the ids of the bundle's, oldest first, to those that they have here.
+    """
+
+    outcome: Outcome
+    session_id: str
+    bundle: BundleReport
+    checkpoints: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What came of copying one session.
+
+    ``different`` means that the target has a session of that id with other content, which was left as
+    it is. With ``dry_run`` it is what would come of it.
+    """
+
+    session_id: str
+    outcome: Copied
+    checkpoints: int
+    chunks: int
+    snapshots: int
+    dry_run: bool = False
+
+
+def export_session(
+    store: Store,
+    record: SessionRecord,
+    around: Surroundings,
+    target: Path,
+    *,
+    checkpoint: str | None = None,
+    files: bool = True,
+    overwrite: bool = False,
+) -> BundleReport:
+    """See `SessionManager.export_session`."""
+    chosen = None
+    if checkpoint is not None:
+        chosen = get_checkpoint_record(store, record.id, checkpoint).id
+    out = None
+    if files and around.files is not None:
+        out = around.files.pack_out
+    elif files and any(
+        one.workspace_commit for one in store.list_checkpoints(CheckpointQuery(record.id))
+    ):
+        raise WorkspaceRefused(f"session {record.id} {_NO_FILES}")
+    return write_bundle(
+        store,
+        record.id,
+        target,
+        brief=brief_to_go(store, record, around, checkpoint=chosen).text,
+        checkpoint_id=chosen,
+        files=out,
+        overwrite=overwrite,
+    )
+
+
+def import_bundle(
+    store: Store,
+    around: Surroundings,
+    path: Path,
+    *,
+    session_id: str | None = None,
+    files: bool = True,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """See `SessionManager.import_bundle`."""
+    with open_bundle(path) as bundle, ExitStack() as stack:
+        report = bundle.report
+        move = Move(
+            bundle.copy,
+            bundle.payload,
+            report.states,
+            bundle.indexes,
+            bundle.leaves,
+            bundle.read_chunks,
+        )
+        move = settled(without_expired(move), around.place)
+        before = [one.id for one in move.copy.checkpoints]
+        if session_id is not None and session_id != move.copy.session.id:
+            move = renamed(move, session_id)
+        same = is_same(store, move.copy, move.states)
+        if same is False:
+            raise _exists(move.copy)
+        if files and report.trees:
+            if around.files is None:
+                raise WorkspaceRefused(f"the bundle {_NO_FILES}")
+            stack.enter_context(around.files.workspace.saving())
+            commits = list(dict.fromkeys(report.trees.values()))
+            around.files.pack_in(commits, bundle.files, report.file_bytes)
+        if same is None:
+            required = files and around.files is not None and around.files.shared
+            _deliver(move, store, pack_required=required and bool(report.trees), progress=progress)
+        return ImportReport(
+            "present" if same else "imported",
+            move.copy.session.id,
+            report,
+            dict(zip(before, (one.id for one in move.copy.checkpoints), strict=True)),
+        )
+
+
+def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progress | None) -> None:
+    try:
+        deliver(move, store, pack_required=pack_required, progress=progress)
+    except CheckpointExists as error:
+        raise CheckpointExists(
+            f"{error}: this store has the same work under another id. Nothing was imported; give it a "
+            f"new id (session_id=, --as NEW_ID) to have it twice"
+        ) from error
+    verify_delivered(move, store, move.copy.session.id)
+
+
+def _exists(copy: SessionCopy) -> SessionExists:
+    return SessionExists(
+        f"there is a session {copy.session.id!r} already, with other content. Nothing was changed: "
+        f"import it under another id (session_id=, --as NEW_ID), which is a fork of it"
+    )
+
+
+def copy_sessions(
+    source: tuple[Store, ProjectFiles | None],
+    target: tuple[Store, ProjectFiles | None],
+    session_ids: Sequence[str],
+    *,
+    files: bool = True,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[CopyReport]:
+    """Copy sessions from one store into another, one after the other; see `SessionManager.copy_to`."""
+    for session_id in session_ids:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                yield _copy_one(source, target, session_id, files, dry_run, progress)
+                break
+            except CheckpointNotFound:
+                # Its rules removed one meanwhile; the next look sees it without.
+                if attempt == _ATTEMPTS:
+                    raise StoreBusy(
+                        f"session {session_id} lost checkpoints faster than they could be copied; it "
+                        f"was not copied. Pause it and repeat this"
+                    ) from None
+
+
+def _copy_one(
+    source: tuple[Store, ProjectFiles | None],
+    target: tuple[Store, ProjectFiles | None],
+    session_id: str,
+    files: bool,
+    dry_run: bool,
+    progress: Progress | None,
+) -> CopyReport:
+    (origin, their_files), (store, our_files) = source, target
+    found = origin.read_session(session_id)
+    if found is None:
+        raise CheckpointNotFound(f"session {session_id} was erased meanwhile")
+    move = move_from(origin, found)
+    commits = list(
+        dict.fromkeys(one.workspace_commit for one in found.checkpoints if one.workspace_commit)
+    )
+    if not files:
+        commits = []
+    if commits and (their_files is None or our_files is None):
+        raise WorkspaceRefused(f"session {session_id} {_NO_FILES}")
+    same = is_same(store, move.copy, move.states)
+    outcome: Copied = "copied" if same is None else "present" if same else "different"
+    if same is not False and not dry_run:
+        with ExitStack() as stack:
+            required = False
+            if commits and their_files is not None and our_files is not None:
+                stack.enter_context(our_files.workspace.saving())
+                our_files.take_over(their_files, commits)
+                required = our_files.shared
+            if same is None:
+                deliver(move, store, pack_required=required, progress=progress)
+                verify_delivered(move, store, session_id)
+    return CopyReport(
+        session_id=session_id,
+        outcome=outcome,
+        checkpoints=len(found.checkpoints),
+        chunks=len(move.indexes) + len(move.leaves),
+        snapshots=len(commits),
+        dry_run=dry_run,
+    )

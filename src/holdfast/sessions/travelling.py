@@ -1,0 +1,171 @@
+"""What a manager can do with sessions that travel."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.bundle import BundleReport
+from holdfast.config import load_config
+from holdfast.errors import HoldfastError, InvalidUrl, SchemaMissing, StoreUnavailable
+from holdfast.model import CheckpointQuery, SessionQuery, SessionRecord
+from holdfast.sessions.files import Capture
+from holdfast.sessions.held import Surroundings
+from holdfast.sessions.lookup import get_session_record
+from holdfast.sessions.portable import (
+    CopyReport,
+    ImportReport,
+    copy_sessions,
+    export_session,
+    import_bundle,
+)
+from holdfast.stores import Store, open_store
+from holdfast.stores.base import first
+
+if TYPE_CHECKING:
+    from holdfast.sessions.session import Session
+
+# So many steps of a bar are one session.
+_STEPS = 1000
+
+
+class TravellingSessions(ABC):
+    """Sessions that leave for a file or another store, and those that arrive."""
+
+    _store: Store
+    _around: Surroundings
+    _capture: Capture
+
+    @abstractmethod
+    def hold_session(
+        self, session_id: str, *, take_over: bool = False, back_to: str | None = None
+    ) -> Session:
+        """See `SessionManager.hold_session`."""
+
+    def export_session(
+        self,
+        session_id: str,
+        path: str | Path,
+        *,
+        checkpoint: str | None = None,
+        files: bool = True,
+        overwrite: bool = False,
+    ) -> BundleReport:
+        """Write a session to one file that `import_bundle` reads elsewhere; nothing is changed here.
+
+        It holds the states of all checkpoints, or of the one named, their files, the log with the
+        decisions, recorded effects, and a brief to read. The session may be in use meanwhile. The
+        file is whole or absent; one that exists is replaced with ``overwrite`` only. With
+        ``files=False`` the files stay behind.
+        """
+        record = get_session_record(self._store, session_id)
+        return export_session(
+            self._store,
+            record,
+            self._around,
+            Path(path),
+            checkpoint=checkpoint,
+            files=files,
+            overwrite=overwrite,
+        )
+
+    def import_bundle(
+        self,
+        path: str | Path,
+        *,
+        session_id: str | None = None,
+        files: bool = True,
+        restore: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ImportReport:
+        """Take in a session that `export_session` wrote, whole or not at all.
+
+        Every digest in the file is compared first. The session has its id, unless ``session_id``
+        gives it another; where it is there already, the same as in the file, nothing happens and the
+        report says so, and one with other content raises `SessionExists`. Its files are stored for a
+        rollback; with ``restore`` the project's files become those of the latest checkpoint at once,
+        with a safety checkpoint for an undo.
+        """
+        report = import_bundle(
+            self._store,
+            self._around,
+            Path(path),
+            session_id=session_id,
+            files=files,
+            progress=progress,
+        )
+        if restore and files and report.bundle.trees:
+            self._put_files_back(report.session_id)
+        return report
+
+    def _put_files_back(self, session_id: str) -> None:
+        listed = self._store.list_checkpoints(CheckpointQuery(session_id, namespace=""))
+        latest = first(one for one in listed if one.workspace_commit is not None)
+        if latest is None:
+            return
+        session = self.hold_session(session_id, back_to=latest.name)
+        try:
+            session.rollback(latest.name, state=False)
+        finally:
+            with suppress(HoldfastError):
+                session.close()
+
+    def copy_to(
+        self,
+        url: str | Path,
+        session_ids: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        files: bool = True,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[CopyReport]:
+        """Copy sessions, all by default, into another store, which is created where it is missing.
+
+        Each arrives whole, with its files, and is read back and compared. What is there already is
+        not copied again, so that this can be repeated after it was killed. A session that the other
+        store has with other content stays as it is there and is reported as ``different``.
+        """
+        wanted = [record.id for record in self._wanted(session_ids)]
+        with self._open_target(url, tenant, create=not dry_run) as target:
+            if target.identity == self._store.identity:
+                raise InvalidUrl(f"{target.url} is the store to copy from; nothing was copied")
+            copied: list[CopyReport] = []
+
+            def step(done: int, total: int) -> None:
+                if progress is not None:
+                    part = _STEPS * done // max(total, 1)
+                    progress(_STEPS * len(copied) + part, _STEPS * len(wanted))
+
+            reports = copy_sessions(
+                (self._store, self._capture.files(self._store)),
+                (target, self._capture.files(target)),
+                wanted,
+                files=files,
+                dry_run=dry_run,
+                progress=step,
+            )
+            for report in reports:
+                copied.append(report)
+                step(0, 1)
+            return copied
+
+    def _wanted(self, session_ids: Sequence[str] | None) -> list[SessionRecord]:
+        if session_ids is not None:
+            return [get_session_record(self._store, one) for one in session_ids]
+        # The oldest first: what a session continues is there before it.
+        return list(reversed(self._store.list_sessions(SessionQuery())))
+
+    def _open_target(self, url: str | Path, tenant: str | None, *, create: bool) -> Store:
+        config = load_config(self._around.project_dir, url=url, tenant=tenant)
+        try:
+            return open_store(config.url, tenant=config.tenant, create=create)
+        except (SchemaMissing, StoreUnavailable) as error:
+            elsewhere = str(config.url).startswith("postgres")
+            if create or (elsewhere and isinstance(error, StoreUnavailable)):
+                raise
+            # Only looking: what is not there yet has no sessions.
+            return open_store("memory:")
