@@ -25,6 +25,8 @@ def blocks_of(page: Path) -> list[str]:
 
 def run_page(page: Path) -> None:
     """Run a page as one program, as a reader would type it: later blocks use earlier ones."""
-    program = compile("\n".join(blocks_of(page)), str(page.relative_to(ROOT)), "exec")
+    text = "\n".join(blocks_of(page))
+    # Without the future statements of this module: a reader's annotations are what they say.
+    program = compile(text, str(page.relative_to(ROOT)), "exec", dont_inherit=True)
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(program, scope)  # noqa: S102 - the project's own documentation

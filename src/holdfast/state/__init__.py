@@ -1,7 +1,7 @@
 """State: how a dict becomes a manifest and chunks, and how it comes back exactly."""
 
 from holdfast.state.encoder import EncodedState, StateEncoder
-from holdfast.state.reader import DecodedState, decode_state, outline_state
+from holdfast.state.reader import DecodedState, decode_state, decode_states, outline_state
 from holdfast.state.stored import StoredList
 
 __all__ = [
@@ -10,5 +10,6 @@ __all__ = [
     "StateEncoder",
     "StoredList",
     "decode_state",
+    "decode_states",
     "outline_state",
 ]

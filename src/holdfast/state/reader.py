@@ -7,9 +7,9 @@ state that was saved or with one of the typed errors, in bounded depth and memor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.errors import StateCorrupt, StateTooLarge
 from holdfast.model import Payload
@@ -28,6 +28,10 @@ from holdfast.state.stored import StoredList
 from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 
 MAX_STATE_BYTES: Final = 1 << 30
+_BEGINNING: Final = 64
+
+# Lists that were parsed, by their kind and how they begin: the text without its bracket, the items.
+_Lists: TypeAlias = dict[tuple[str, bytes], tuple[bytes, list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,33 @@ def outline_state(
     The values of the keys in ``whole`` are read all the same, and so is the context.
     """
     return _Outline(payload, read_chunks, cache, MAX_STATE_BYTES, frozenset(whole)).decode()
+
+
+def decode_states(
+    payloads: Sequence[Payload],
+    read_chunks: ReadChunks,
+    *,
+    cache: ChunkCache | None = None,
+    max_bytes: int = MAX_STATE_BYTES,
+) -> list[DecodedState]:
+    """Return what several checkpoints hold, with one read a level of references for all of them.
+
+    Oldest first is quickest: of a list that only grew, only what was added is parsed again. So the
+    states share what they have in common, and must not be changed. Raises as `decode_state` does.
+    """
+    readings = [_Reading(payload, read_chunks, cache, max_bytes) for payload in payloads]
+    runs = [refs for reading in readings for _, refs in reading.manifest.sequences]
+    expanded = iter(expand_each(runs, read_chunks, cache or NO_CACHE))
+    for reading in readings:
+        reading.leaves = [next(expanded) for _ in reading.kinds]
+    leaves = {ref.digest: ref for reading in readings for run in reading.leaves for ref in run}
+    chunks = read_verified(leaves.values(), read_chunks, cache or NO_CACHE)
+    lists: _Lists = {}
+    states = []
+    for reading in readings:
+        reading.share(chunks, lists)
+        states.append(reading.resolved())
+    return states
 
 
 def large_values(
@@ -119,6 +150,7 @@ class _Reading:
         self.chunks: dict[bytes, bytes] = {}
         self.needed: dict[bytes, int] = {}  # by how many leaves that are still to be read
         self.used: set[int] = set()
+        self.lists: _Lists | None = None
 
     def expand(self) -> None:
         """Find the leaves of all sequences whose whole content is not known."""
@@ -137,6 +169,17 @@ class _Reading:
             leaves = [ref for leaves in self.leaves for ref in leaves]
             self.needed = Counter(ref.digest for ref in leaves)
             self.chunks = read_verified(leaves, self.read_chunks, self.cache)
+        return self.resolved()
+
+    def share(self, chunks: dict[bytes, bytes], lists: _Lists) -> None:
+        """Work with chunks and parsed lists that other readings use too."""
+        self.cache = NO_CACHE
+        self.chunks = {ref.digest: chunks[ref.digest] for run in self.leaves for ref in run}
+        self.needed = Counter(ref.digest for run in self.leaves for ref in run)
+        self.lists = lists
+
+    def resolved(self) -> DecodedState:
+        """Return the state; the chunks are at hand."""
         state = self.resolve(self.manifest.state, MAX_DEPTH + 8)
         context = self.resolve(self.manifest.context, MAX_DEPTH + 8)
         if type(state) is not dict or type(context) is not dict:
@@ -196,6 +239,21 @@ class _Reading:
             plain[key] = self.resolve(item, room - 1) if kind is dict or kind is list else item
         return plain
 
+    def list_(self, text: bytes, kind: str, room: int) -> Any:
+        """Return a list; what it begins with may have been parsed before."""
+        known: list[Any] = []
+        rest = text
+        beginning = (kind, text[:_BEGINNING])
+        if self.lists is not None and (found := self.lists.get(beginning)) is not None:
+            head, items = found
+            if text.startswith(head) and text[len(head) : len(head) + 1] in (b",", b"]"):
+                known, rest = items, b"[" + text[len(head) + 1 :]
+        items = [] if rest == b"[" else load_json(rest, "a stored list")
+        items = known + (untagged(items, room) if kind == "list+" else items)
+        if self.lists is not None:
+            self.lists[beginning] = (text[:-1], items)
+        return items
+
     def value(self, number: int, room: int) -> Any:
         kind = self.kinds[number]
         if kind == "bytes":
@@ -206,8 +264,7 @@ class _Reading:
             except UnicodeDecodeError:
                 raise StateCorrupt("a stored text is not UTF-8") from None
         if kind in ("list", "list+"):
-            items = load_json(self.content(number), "a stored list")
-            return untagged(items, room) if kind == "list+" else items
+            return self.list_(self.content(number), kind, room)
         if kind == "json":
             return load_json(self.content(number), "a stored value")
         if kind == "json+":

@@ -48,7 +48,7 @@ from holdfast.model import (
     WorkspacePack,
     WriteRecord,
 )
-from holdfast.state import DecodedState, decode_state
+from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.state.cache import ChunkCache
 
 
@@ -275,10 +275,9 @@ class Store(ABC):
     def read_payload(self, checkpoint_id: str) -> Payload | None:
         """Return the manifest and references of a checkpoint, or None."""
 
+    @abstractmethod
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         """Return the manifests and references of those checkpoints that are stored, by id."""
-        found = {id_: self.read_payload(id_) for id_ in checkpoint_ids}
-        return {id_: payload for id_, payload in found.items() if payload is not None}
 
     @abstractmethod
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
@@ -302,6 +301,25 @@ class Store(ABC):
             if self.read_payload(checkpoint_id) is None:
                 return None
             raise
+
+    def load_all(self, checkpoint_ids: Sequence[str]) -> dict[str, DecodedState]:
+        """Return the contents of checkpoints by id, verified, in a few reads however many they are.
+
+        Those that are not there, or are removed meanwhile, are left out. Name the oldest first, and
+        change nothing of what you get: the contents share what they have in common. Raises
+        `IntegrityError` as `load` does.
+        """
+        payloads = self.read_payloads(checkpoint_ids)
+        ids = [id_ for id_ in checkpoint_ids if id_ in payloads]
+        try:
+            states = decode_states(
+                [payloads[id_] for id_ in ids], self.read_chunks, cache=self.cache
+            )
+            return dict(zip(ids, states, strict=True))
+        except DigestMismatch:
+            # Something was removed meanwhile, or is damaged: one by one tells which.
+            found = {id_: self.load(id_) for id_ in ids}
+            return {id_: loaded[1] for id_, loaded in found.items() if loaded is not None}
 
     @abstractmethod
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -221,6 +221,11 @@ class MemoryCheckpoints(MemorySessions):
         with self._open():
             found = self._visible_checkpoint(checkpoint_id)
             return None if found is None else found.payload
+
+    def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
+        with self._open():
+            found = {id_: self._visible_checkpoint(id_) for id_ in checkpoint_ids}
+        return {id_: one.payload for id_, one in found.items() if one is not None}
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         with self._open():

@@ -1,0 +1,274 @@
+"""Forms: what objects of one kind are made of, and how they are made again from that.
+
+No constructor, validator or other code of a class runs: what comes back is what was saved, and a forged
+row can start nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from operator import itemgetter
+from typing import Any, Final, Protocol
+
+from pydantic import BaseModel
+
+Walk = Callable[[Any], Any]
+"""Turns a value inside an object into its stored form, or back."""
+
+_set: Final = object.__setattr__
+# A model's own way to set its attributes would validate them.
+_set_dict, _set_given, _set_extra, _set_private = (
+    vars(BaseModel)[name].__set__
+    for name in (
+        *("__dict__", "__pydantic_fields_set__"),
+        *("__pydantic_extra__", "__pydantic_private__"),
+    )
+)
+
+
+class Form(Protocol):
+    """How objects of one class are stored."""
+
+    tag: str
+    made_of: type
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return what the object is made of, as plain values."""
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return the object again. Raises ValueError, TypeError or LookupError for other parts."""
+
+
+class ModelForm:
+    """A pydantic model: its fields, what was given beyond them, and its private attributes.
+
+    ``silent`` are values that the stored form leaves out. A message mostly says nothing but its
+    content and its id, and there may be thousands of them: those take a shorter way.
+    """
+
+    __slots__ = (
+        *("_blank", "_brief", "_defaults", "_fields", "_fresh", "_open", "_silent"),
+        *("made_of", "tag"),
+    )
+
+    def __init__(
+        self, tag: str, made_of: type[BaseModel], *, silent: Mapping[str, Any] | None = None
+    ) -> None:
+        self.tag = tag
+        self.made_of = made_of
+        fields: Mapping[str, Any] = made_of.model_fields
+        self._fields = tuple(fields)
+        self._silent = {name: value for name, value in (silent or {}).items() if name in fields}
+        if silent is not None:
+            # A message's type says once more what its tag says.
+            self._silent["type"] = fields["type"].get_default()
+        self._defaults = {
+            name: field
+            for name, field in fields.items()
+            if not field.is_required() and name not in self._silent
+        }
+        self._blank = {name: self._silent.get(name) for name in fields}
+        self._fresh = [
+            (name, type(usual))
+            for name, usual in self._silent.items()
+            if type(usual) in (dict, list)
+        ]
+        # What all but content and id are in a message that says nothing else.
+        self._brief: tuple[Callable[[Any], Any], tuple[Any, ...]] | None = None
+        usual = [name for name in self._silent if name != "id"]
+        if self._silent.keys() | {"content", "id"} == fields.keys():
+            self._brief = (itemgetter(*usual), tuple(self._silent[name] for name in usual))
+        self._open = made_of.model_config.get("extra") == "allow"
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return the fields that say something, under their names."""
+        attributes = value.__dict__
+        extra, private = value.__pydantic_extra__, value.__pydantic_private__
+        if self._brief is not None and not extra and not private:
+            names, usual = self._brief
+            if len(attributes) == len(usual) + 2 and names(attributes) == usual:
+                content, name = attributes["content"], attributes["id"]
+                if type(content) is str and type(name) is str:
+                    return {"content": content, "id": name}
+        silent = self._silent
+        parts: dict[str, Any] = {}
+        for name in self._fields:
+            if name not in attributes:
+                continue
+            item = attributes[name]
+            if name in silent:
+                usual = silent[name]
+                if item == usual and type(item) is type(usual):
+                    continue
+            parts[name] = item if type(item) is str else freeze(item)
+        return [parts, freeze(extra), freeze(private)] if extra or private else parts
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return a model with exactly these fields; what a newer class adds has its default."""
+        extra = private = None
+        if type(parts) is list:
+            parts, extra, private = parts
+            extra, private = thaw(extra), thaw(private)
+        if type(parts) is not dict:
+            raise ValueError("its parts are not named")
+        attributes = self._blank.copy()
+        for name, kind in self._fresh:
+            attributes[name] = kind()
+        for name, item in parts.items():
+            if name in attributes:
+                attributes[name] = item if type(item) is str else thaw(item)
+        if len(parts) + len(self._silent) < len(attributes):
+            self._complete(attributes, parts)
+        made = object.__new__(self.made_of)
+        _set_dict(made, attributes)
+        _set_given(made, set(parts))
+        _set_extra(made, {} if extra is None and self._open else extra)
+        _set_private(made, private)
+        return made
+
+    def _complete(self, attributes: dict[str, Any], parts: Mapping[str, Any]) -> None:
+        for name in attributes:
+            if name in parts or name in self._silent:
+                continue
+            if name not in self._defaults:
+                raise ValueError(f"the field {name!r} is missing and has no default")
+            attributes[name] = self._defaults[name].get_default(call_default_factory=True)
+
+
+class RecordForm:
+    """A dataclass, or a class with slots: its attributes by name."""
+
+    __slots__ = ("_defaults", "_names", "made_of", "tag")
+
+    def __init__(self, tag: str, made_of: type, names: Iterable[str] | None = None) -> None:
+        self.tag = tag
+        self.made_of = made_of
+        self._defaults: dict[str, Callable[[], Any]] = {}
+        if names is None:
+            fields = dataclasses.fields(made_of)
+            names = [field.name for field in fields]
+            for field in fields:
+                if field.default is not dataclasses.MISSING:
+                    self._defaults[field.name] = lambda value=field.default: value  # type: ignore[misc]
+                elif field.default_factory is not dataclasses.MISSING:
+                    self._defaults[field.name] = field.default_factory
+        self._names = tuple(names)
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return the attributes."""
+        return {name: freeze(getattr(value, name)) for name in self._names}
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return an object with these attributes; what a newer class adds has its default."""
+        made: Any = object.__new__(self.made_of)
+        for name in self._names:
+            if name in parts:
+                _set(made, name, thaw(parts[name]))
+            elif name in self._defaults:
+                _set(made, name, self._defaults[name]())
+            else:
+                raise ValueError(f"the attribute {name!r} is missing and has no default")
+        return made
+
+
+class TupleForm:
+    """A named tuple: its items in order."""
+
+    __slots__ = ("made_of", "tag")
+
+    def __init__(self, tag: str, made_of: type) -> None:
+        self.tag = tag
+        self.made_of = made_of
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return the items."""
+        return [freeze(item) for item in value]
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return the tuple; a class of another length refuses."""
+        if len(parts) != len(self.made_of._fields):  # type: ignore[attr-defined]
+            raise ValueError(f"it was saved with {len(parts)} items")
+        return tuple.__new__(self.made_of, [thaw(item) for item in parts])
+
+
+class EnumForm:
+    """A member of an enumeration, by its name."""
+
+    __slots__ = ("made_of", "tag")
+
+    def __init__(self, tag: str, made_of: type[Enum]) -> None:
+        self.tag = tag
+        self.made_of: type[Enum] = made_of
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return the name; a combination of flags has none and is kept by its value."""
+        name = value.name
+        return name if name in self.made_of.__members__ else [value.value]
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return the member."""
+        return self.made_of.__members__[parts] if type(parts) is str else self.made_of(parts[0])
+
+
+class TextForm:
+    """A value of the standard library that a text says completely."""
+
+    __slots__ = ("_read", "_write", "made_of", "tag")
+
+    def __init__(
+        self, tag: str, made_of: type, read: Callable[[str], Any], write: Callable[[Any], str] = str
+    ) -> None:
+        self.tag = tag
+        self.made_of = made_of
+        self._read = read
+        self._write = write
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return the text."""
+        return self._write(value)
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return the value."""
+        return self._read(parts)
+
+
+class DequeForm:
+    """A deque with its bound."""
+
+    __slots__ = ("made_of", "tag")
+
+    def __init__(self) -> None:
+        self.tag = "deque"
+        self.made_of: type = deque
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return the bound and the items."""
+        return [value.maxlen, [freeze(item) for item in value]]
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return the deque."""
+        most, items = parts
+        return deque([thaw(item) for item in items], most)
+
+
+class PatternForm:
+    """A compiled pattern: its text and flags. Compiling one again runs no code of anybody's."""
+
+    __slots__ = ("made_of", "tag")
+
+    def __init__(self) -> None:
+        self.tag = "pattern"
+        self.made_of: type = re.Pattern
+
+    def parts(self, value: Any, freeze: Walk) -> Any:
+        """Return text and flags."""
+        return [value.pattern, value.flags]
+
+    def build(self, parts: Any, thaw: Walk) -> Any:
+        """Return the pattern."""
+        text, flags = parts
+        return re.compile(text, flags)

@@ -1,0 +1,71 @@
+"""Where a config points: LangGraph's thread, namespace and checkpoint id, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+
+from holdfast.errors import InvalidIdentifier
+from holdfast.ids import check_external_id, check_namespace, check_session_id
+
+
+class Place(NamedTuple):
+    """A thread, a namespace (None where the config names none) and a checkpoint, or its latest."""
+
+    thread_id: str
+    namespace: str | None
+    checkpoint_id: str | None
+
+    @property
+    def line(self) -> tuple[str, str]:
+        """The line of checkpoints: thread and namespace."""
+        return (self.thread_id, self.namespace or "")
+
+
+def place_of(config: RunnableConfig) -> Place:
+    """Return where a config points. Raises `InvalidIdentifier` for what names no place."""
+    names = _configurable(config)
+    if "thread_id" not in names:
+        raise InvalidIdentifier(
+            'the config names no thread: pass {"configurable": {"thread_id": "…"}}'
+        )
+    thread_id = thread_of(names["thread_id"])
+    namespace = names.get("checkpoint_ns")
+    if namespace is not None:
+        check_namespace(namespace)
+    return Place(thread_id, namespace, checkpoint_of(config))
+
+
+def thread_of(value: object) -> str:
+    """Return a thread id; numbers and UUIDs are taken as their text, as LangGraph does."""
+    if type(value) is int or isinstance(value, UUID):
+        value = str(value)
+    return check_session_id(value)
+
+
+def checkpoint_of(config: RunnableConfig) -> str | None:
+    """Return the checkpoint id that a config names, or None."""
+    checkpoint_id = _configurable(config).get("checkpoint_id")
+    return check_external_id(checkpoint_id) if checkpoint_id else None
+
+
+def config_of(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
+    """Return the config that names a checkpoint."""
+    return {
+        "configurable": {
+            "thread_id": thread_id,
+            "checkpoint_ns": namespace,
+            "checkpoint_id": checkpoint_id,
+        }
+    }
+
+
+def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
+    given: Any = config
+    names = given.get("configurable") if isinstance(given, Mapping) else None
+    if not isinstance(names, Mapping):
+        raise InvalidIdentifier("a config is a dict with the key 'configurable'")
+    return names

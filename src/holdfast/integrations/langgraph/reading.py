@@ -1,0 +1,281 @@
+"""From stored checkpoints to LangGraph's tuples: a question for each part, whatever their number.
+
+One for the records, one for the manifests of all of them, one a level of references for their chunks,
+one for their pending writes and one for the chunks of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, cast
+
+from langgraph.checkpoint.base import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+)
+
+from holdfast.errors import DigestMismatch, IntegrityError, StateCorrupt
+from holdfast.integrations.langgraph.places import Place, config_of
+from holdfast.integrations.langgraph.values import Values
+from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, WriteRecord
+from holdfast.state import DecodedState, decode_state, decode_states
+from holdfast.stores import Store
+
+PAGE = 100
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+Key = tuple[str, str, str]
+"""Thread, namespace and checkpoint id."""
+
+
+class Reader:
+    """Reads the threads of one store."""
+
+    def __init__(self, store: Store, values: Values) -> None:
+        self._store = store
+        self._values = values
+
+    def find(self, place: Place) -> CheckpointRecord | None:
+        """Return the record of a place, of the latest checkpoint if it names none, or None."""
+        query = CheckpointQuery(
+            session_id=place.thread_id,
+            namespace=place.namespace or "",
+            external_id=place.checkpoint_id,
+            limit=1,
+        )
+        found = self._store.list_checkpoints(query)
+        return found[0] if found else None
+
+    def pages(
+        self,
+        place: Place | None,
+        *,
+        filter: Mapping[str, Any] | None,  # noqa: A002, LangGraph's name
+        before: CheckpointRecord | None,
+        limit: int | None,
+    ) -> Iterator[Sequence[CheckpointRecord]]:
+        """Yield records, newest first, page by page."""
+        wanted = dict(filter or {})
+        plain = {key: value for key, value in wanted.items() if type(value) in _SCALARS}
+        compared = {key: value for key, value in wanted.items() if key not in plain}
+        position = None if before is None else before.seq
+        remaining = limit
+        while remaining is None or remaining > 0:
+            size = PAGE if remaining is None else min(PAGE, remaining)
+            records = self._store.list_checkpoints(
+                CheckpointQuery(
+                    session_id=None if place is None else place.thread_id,
+                    namespace=None if place is None else place.namespace,
+                    external_id=None if place is None else place.checkpoint_id,
+                    metadata=plain,
+                    before_seq=position,
+                    limit=size,
+                )
+            )
+            matching = [
+                one for one in records if self._has(one, compared) and not _began_under(one, before)
+            ]
+            if matching:
+                yield matching
+            if len(records) < size:
+                return
+            position = records[-1].seq
+            remaining = None if remaining is None else remaining - len(matching)
+
+    def _has(self, record: CheckpointRecord, compared: Mapping[str, Any]) -> bool:
+        metadata = self.metadata(record) if compared else {}
+        return all(metadata.get(key) == value for key, value in compared.items())
+
+    def tuples(self, records: Sequence[CheckpointRecord]) -> Iterator[CheckpointTuple]:
+        """Yield the checkpoints of records; those that were removed meanwhile are left out."""
+        contents = self._contents(records)
+        writes = self.writes(records)
+        for record in records:
+            content = contents.get(record.id)
+            if content is not None:
+                yield self._tuple(record, content, writes.get(_key(record), []))
+
+    def read(self, record: CheckpointRecord) -> tuple[CheckpointTuple, Payload] | None:
+        """Return the checkpoint of a record and its payload, or None when it was removed."""
+        loaded = self._load(record)
+        if loaded is None:
+            return None
+        payload, content = loaded
+        writes = self.writes([record]).get(_key(record), [])
+        return self._tuple(record, content, writes), payload
+
+    def _contents(self, records: Sequence[CheckpointRecord]) -> dict[str, DecodedState]:
+        ids = [record.id for record in reversed(records)]
+        try:
+            return self._store.load_all(ids)
+        except IntegrityError:
+            found = {record.id: self._load(record) for record in records}
+            return {id_: loaded[1] for id_, loaded in found.items() if loaded is not None}
+
+    def _load(self, record: CheckpointRecord) -> tuple[Payload, DecodedState] | None:
+        """Read one by itself, so that an error says which one it is."""
+        try:
+            return self._store.load(record.id)
+        except IntegrityError as error:
+            raise type(error)(f"{_shown(record)}: {error}") from error
+
+    def _tuple(
+        self, record: CheckpointRecord, content: DecodedState, writes: list[PendingWrite]
+    ) -> CheckpointTuple:
+        thread_id, namespace = record.session_id, record.namespace
+        state = content.state
+        stored = state.get("channel_values")
+        if type(stored) is not dict:
+            raise StateCorrupt(f"{_shown(record)}: what is stored is no checkpoint of a graph")
+        thawed = self._values.thawed
+        checkpoint = {
+            name: value if name == "channel_values" else thawed(value, thread_id, name)
+            for name, value in state.items()
+        }
+        checkpoint["channel_values"] = {
+            channel: thawed(value, thread_id, channel) for channel, value in stored.items()
+        }
+        parent = record.parent_id
+        return CheckpointTuple(
+            config=config_of(thread_id, namespace, record.external_id or record.id),
+            checkpoint=cast("Checkpoint", checkpoint),
+            metadata=self.metadata(record),
+            parent_config=config_of(thread_id, namespace, parent) if parent else None,
+            pending_writes=writes,
+        )
+
+    def metadata(self, record: CheckpointRecord) -> CheckpointMetadata:
+        """Return the metadata of a checkpoint as it was put."""
+        metadata = record.metadata or {}
+        return cast(
+            "CheckpointMetadata",
+            {
+                key: self._values.thawed(value, record.session_id, f"metadata {key}")
+                for key, value in metadata.items()
+            },
+        )
+
+    def writes(
+        self, records: Sequence[CheckpointRecord], channels: Collection[str] | None = None
+    ) -> dict[Key, list[PendingWrite]]:
+        """Return the pending writes at these checkpoints, of all channels or some, in their order."""
+        found: list[tuple[Key, WriteRecord]] = []
+        by_line = sorted(records, key=_line)
+        for (thread_id, namespace), of_line in groupby(by_line, key=_line):
+            names = [record.external_id or record.id for record in of_line]
+            found += [
+                ((thread_id, namespace, write.external_id), write)
+                for write in self._store.list_writes(thread_id, namespace, names)
+                if channels is None or write.channel in channels
+            ]
+        result: dict[Key, list[PendingWrite]] = {}
+        for (key, write), value in zip(found, self._values_of(found), strict=True):
+            thawed = self._values.thawed(value, key[0], write.channel)
+            result.setdefault(key, []).append((write.task_id, write.channel, thawed))
+        return result
+
+    def _values_of(self, writes: Sequence[tuple[Key, WriteRecord]]) -> Iterable[Any]:
+        read_chunks, cache = self._store.read_chunks, self._store.cache
+        try:
+            payloads = [write.payload for _, write in writes]
+            states = decode_states(payloads, read_chunks, cache=cache)
+            return [state.state["value"] for state in states]
+        except (IntegrityError, LookupError):
+            pass
+        values = []
+        for (thread_id, namespace, checkpoint_id), write in writes:
+            place = (
+                f"thread {thread_id!r}, namespace {namespace!r}, checkpoint {checkpoint_id!r}, "
+                f"write of task {write.task_id!r} to channel {write.channel!r}"
+            )
+            try:
+                state = decode_state(write.payload, read_chunks, cache=cache).state
+            except DigestMismatch as error:
+                raise DigestMismatch(f"{place}: {error}") from error
+            except IntegrityError as error:
+                raise type(error)(f"{place}: {error}") from error
+            if "value" not in state:
+                raise StateCorrupt(f"{place}: what is stored is no write of a task")
+            values.append(state["value"])
+        return values
+
+    def delta_history(
+        self, place: Place, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        """Return the writes to channels on the way to a checkpoint, from their last whole value."""
+        found: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        target = self.find(place)
+        wanted = None if target is None else target.parent_id
+        open_channels = set(channels)
+        # A parent was stored before its child.
+        for page in self.pages(
+            Place(place.thread_id, place.namespace or "", None),
+            filter=None,
+            before=target,
+            limit=None if target is not None else 0,
+        ):
+            chain = []
+            for record in page:
+                if record.external_id == wanted:
+                    chain.append(record)
+                    wanted = record.parent_id
+            self._collect(chain, open_channels, found, seeds)
+            if not open_channels or wanted is None:
+                break
+        history: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            history[channel] = {"writes": found[channel][::-1]}
+            if channel in seeds:
+                history[channel]["seed"] = seeds[channel]
+        return history
+
+    def _collect(
+        self,
+        chain: Sequence[CheckpointRecord],
+        open_channels: set[str],
+        found: dict[str, list[PendingWrite]],
+        seeds: dict[str, Any],
+    ) -> None:
+        contents = self._contents(chain)
+        writes = self.writes(chain, open_channels)
+        for record in chain:
+            for write in reversed(writes.get(_key(record), [])):
+                if write[1] in open_channels:
+                    found[write[1]].append(write)
+            stored = contents[record.id].state["channel_values"] if record.id in contents else {}
+            for channel in open_channels & stored.keys():
+                seeds[channel] = self._values.thawed(stored[channel], record.session_id, channel)
+                open_channels.discard(channel)
+            if not open_channels:
+                return
+
+
+def _began_under(record: CheckpointRecord, before: CheckpointRecord | None) -> bool:
+    """Tell whether a subgraph's checkpoint was made while ``before`` was its parent graph's newest.
+
+    It comes after that one, also where a background write of the parent graph was slower.
+    """
+    if before is None or before.namespace == record.namespace:
+        return False
+    parents = (record.metadata or {}).get("parents")
+    return isinstance(parents, dict) and parents.get(before.namespace) == before.external_id
+
+
+def _line(record: CheckpointRecord) -> tuple[str, str]:
+    return (record.session_id, record.namespace)
+
+
+def _key(record: CheckpointRecord) -> Key:
+    return (record.session_id, record.namespace, record.external_id or record.id)
+
+
+def _shown(record: CheckpointRecord) -> str:
+    return (
+        f"thread {record.session_id!r}, namespace {record.namespace!r}, "
+        f"checkpoint {record.external_id!r}"
+    )

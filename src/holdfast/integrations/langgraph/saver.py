@@ -1,0 +1,402 @@
+"""`HoldfastSaver`: LangGraph's checkpointer over any store of ours.
+
+A thread is a session, ``checkpoint_ns`` its namespace, a checkpoint's id its external id. Order, and
+with it the latest one, is the order of the puts: no clock and no id decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+
+from holdfast.errors import (
+    CheckpointNotFound,
+    InvalidFilter,
+    InvalidIdentifier,
+    StateNotSerializable,
+)
+from holdfast.ids import check_external_id, new_id
+from holdfast.integrations.langgraph import newest, pruning
+from holdfast.integrations.langgraph.classes import Classes
+from holdfast.integrations.langgraph.places import (
+    Place,
+    checkpoint_of,
+    config_of,
+    place_of,
+    thread_of,
+)
+from holdfast.integrations.langgraph.reading import Reader
+from holdfast.integrations.langgraph.twins import AsyncTwins
+from holdfast.integrations.langgraph.values import Values
+from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, NewWrite, Trim
+from holdfast.sessions import SessionManager
+from holdfast.state import StateEncoder
+from holdfast.stores import Store, open_store
+from holdfast.threads import ThreadRecorders, check_cap, thread_session
+
+KIND: Final = "langgraph"
+_VERSION: Final = re.compile(r"(\d+)(\..*)?", re.DOTALL)
+
+
+class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
+    """A checkpointer for LangGraph: ``builder.compile(checkpointer=HoldfastSaver("agent.db"))``.
+
+    ``store`` is a path or URL as `holdfast.stores.open_store` reads it, or a `Store` or
+    `SessionManager` that is open already and stays so. ``types`` are the classes of your own that
+    may stand in the state: pydantic models, dataclasses, named tuples and enumerations. With
+    ``max_checkpoints_per_thread`` the oldest checkpoints of a thread and namespace go, except in
+    threads with delta channels; `prune` knows what those need.
+
+    All methods may be called from several threads, and each has its async twin. It is a context
+    manager of both kinds, which closes what it opened.
+    """
+
+    def __init__(
+        self,
+        store: str | Path | Store | SessionManager,
+        *,
+        types: Iterable[type] = (),
+        tenant: str | None = None,
+        max_checkpoints_per_thread: float | None = None,
+    ) -> None:
+        super().__init__()
+        self._trim = Trim(keep=check_cap(max_checkpoints_per_thread))
+        self._types = tuple(types)
+        values = Values(Classes(self._types))
+        self._owns_store = not isinstance(store, (Store, SessionManager))
+        if isinstance(store, SessionManager):
+            self._store = store.store
+        elif isinstance(store, Store):
+            self._store = store
+        else:
+            self._store = open_store(store, tenant=tenant)
+        self._values = values
+        self._reader = Reader(self._store, values)
+        self._recorders = ThreadRecorders()
+        # Names this saver in what its runs remember, and outlives it there.
+        self._runs = object()
+
+    @property
+    def store(self) -> Store:
+        """The store beneath, for what a checkpointer has no words for."""
+        return self._store
+
+    # Writing -------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint on the one that the config names; it is durable when this returns.
+
+        Putting an id again replaces it and keeps its place in the order. Raises `ClassNotAllowed`
+        and `StateNotSerializable`, which name thread, channel and path, and `StaleWriter` when this
+        run went on from the newest checkpoint and somebody else has done so since.
+        """
+        place = place_of(config)
+        thread_id, namespace = place.line
+        checkpoint_id = check_external_id(checkpoint["id"])
+        notes = self._notes(config, metadata, thread_id)
+        run_id = notes.get("run_id")
+        draft_id = new_id()
+        follows = newest.follows(self._runs, thread_id, namespace, place.checkpoint_id)
+        session = thread_session(self._store.tenant, KIND, thread_id)
+        try:
+            state = self._document(checkpoint, thread_id)
+            for attempt in self._recorders.attempts(place.line, state):
+                with attempt as encoded:
+                    self._store.put(
+                        NewCheckpoint(
+                            id=draft_id,
+                            external_id=checkpoint_id,
+                            session_id=thread_id,
+                            namespace=namespace,
+                            name=checkpoint_id,
+                            parent_id=place.checkpoint_id,
+                            manifest=encoded.manifest,
+                            refs=encoded.refs,
+                            chunks=encoded.chunks,
+                            expects=encoded.expects,
+                            size_bytes=encoded.size_bytes,
+                            checkpoint_type="auto",
+                            retention_class="step",
+                            run_id=run_id if type(run_id) is str else None,
+                            metadata=notes,
+                            replace=True,
+                            follows=follows,
+                            trim=Trim() if pruning.has_delta_channels(notes) else self._trim,
+                            session=session,
+                        )
+                    )
+        except StateNotSerializable as error:
+            raise _placed(error, thread_id) from error
+        newest.went_on(self._runs, thread_id, namespace, checkpoint_id)
+        return config_of(thread_id, namespace, checkpoint_id)
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote at the config's checkpoint, which may itself still be on its way.
+
+        A write that the task has stored there before stays as it was, so a retry is safe; errors,
+        interrupts and resume values take the place of earlier ones.
+        """
+        place = place_of(config)
+        thread_id, namespace = place.line
+        if place.checkpoint_id is None:
+            raise InvalidIdentifier(
+                f"thread {thread_id!r}: writes belong to one checkpoint, and the config names none"
+            )
+        drafts = []
+        for index, (channel, value) in enumerate(writes):
+            frozen = self._values.frozen(value, thread_id, channel)
+            try:
+                encoded = StateEncoder().encode({"value": frozen})
+            except StateNotSerializable as error:
+                raise _placed(error, thread_id, channel) from error
+            drafts.append(
+                NewWrite(
+                    task_id=task_id,
+                    index=WRITES_IDX_MAP.get(channel, index),
+                    channel=channel,
+                    manifest=encoded.manifest,
+                    refs=encoded.refs,
+                    chunks=encoded.chunks,
+                    expects=encoded.expects,
+                    task_path=task_path,
+                    replace=channel in WRITES_IDX_MAP,
+                )
+            )
+        session = thread_session(self._store.tenant, KIND, thread_id)
+        self._store.put_writes(session, namespace, place.checkpoint_id, drafts)
+
+    def _document(self, checkpoint: Checkpoint, thread_id: str) -> dict[str, Any]:
+        frozen = self._values.frozen
+        document = {
+            name: value if name == "channel_values" else frozen(value, thread_id, name)
+            for name, value in checkpoint.items()
+        }
+        document["channel_values"] = {
+            channel: frozen(value, thread_id, channel)
+            for channel, value in checkpoint["channel_values"].items()
+        }
+        return document
+
+    def _notes(
+        self, config: RunnableConfig, metadata: CheckpointMetadata, thread_id: str
+    ) -> dict[str, Any]:
+        notes = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
+        return {
+            key: self._values.frozen(value, thread_id, f"metadata {key}")
+            for key, value in notes.items()
+        }
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the config's checkpoint, the latest if it names none, or None.
+
+        Raises `IntegrityError`, naming the thread, when what is stored is not what was saved.
+        """
+        found = self._read(config)
+        self._remember(config, found)
+        return found
+
+    def _read(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = place_of(config)
+        while (record := self._reader.find(place)) is not None:
+            if (read := self._reader.read(record)) is not None:
+                found, payload = read
+                # The thread's next put mostly goes on from there and sends only what is new.
+                self._recorders.adopt(
+                    place.line, payload, self._store.read_chunks, self._store.cache
+                )
+                return found
+            # It was trimmed between the two questions: the thread has a newer one.
+        return None
+
+    def _remember(self, config: RunnableConfig, found: CheckpointTuple | None) -> None:
+        place = place_of(config)
+        if place.checkpoint_id is not None:
+            newest.travelled(self._runs, *place.line)
+        else:
+            newest.saw(self._runs, *place.line, found.checkpoint["id"] if found else None)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002, LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Iterate over checkpoints, newest first; without a config over those of all threads.
+
+        ``filter`` compares top-level keys of the metadata, ``before`` names the checkpoint to
+        continue after, also one of another namespace. Raises `InvalidFilter`, and
+        `CheckpointNotFound` for an unknown ``before``.
+        """
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise InvalidFilter(f"limit must be a whole number, not negative: {limit!r}")
+        place = None if config is None else place_of(config)
+        cursor = None if before is None else self._cursor(before, place)
+        for records in self._reader.pages(place, filter=filter, before=cursor, limit=limit):
+            yield from self._reader.tuples(records)
+
+    def _cursor(self, before: RunnableConfig, place: Place | None) -> CheckpointRecord | None:
+        checkpoint_id = checkpoint_of(before)
+        if checkpoint_id is None:
+            return None
+        names = before.get("configurable", {})
+        thread_id = thread_of(names["thread_id"]) if "thread_id" in names else None
+        if thread_id is None and place is not None:
+            thread_id = place.thread_id
+        found = self._store.list_checkpoints(
+            CheckpointQuery(
+                session_id=thread_id,
+                namespace=names.get("checkpoint_ns"),
+                external_id=checkpoint_id,
+                limit=1,
+            )
+        )
+        if not found:
+            raise CheckpointNotFound(
+                f"thread {thread_id!r} has no checkpoint {checkpoint_id!r} to list from"
+            )
+        return found[0]
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what was written to channels on the way to the config's checkpoint.
+
+        It goes back to the last stored value of each, its seed, along the line of parents.
+        """
+        return self._reader.delta_history(place_of(config), channels) if channels else {}
+
+    # Threads -------------------------------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Erase a thread in all its namespaces, and at once what nothing else refers to."""
+        thread_id = thread_of(thread_id)
+        self._store.delete_session(thread_id)
+        self._recorders.forget_thread(thread_id)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Erase the checkpoints of runs, in all threads, with their pending writes.
+
+        What a delta channel of a later checkpoint still needs stays.
+        """
+        gone: dict[str, set[str]] = {}
+        for run_id in run_ids:
+            for record in self._store.list_checkpoints(CheckpointQuery(run_id=run_id)):
+                gone.setdefault(record.session_id, set()).add(record.id)
+        for thread_id, ids in gone.items():
+            records = self._store.list_checkpoints(CheckpointQuery(session_id=thread_id))
+            rest = [record for record in records if record.id not in ids]
+            self._store.delete_checkpoints(pruning.surplus(records, keep=rest))
+        if gone:
+            self._store.gc()
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with all its namespaces and writes into a new one; contents are shared.
+
+        Raises `SessionNotFound` without a source and `SessionExists` for a taken target.
+        """
+        draft = thread_session(self._store.tenant, KIND, thread_of(target_thread_id))
+        self._store.copy_session(thread_of(source_thread_id), draft)
+
+    def prune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep_last: int | None = None,
+    ) -> None:
+        """Remove old checkpoints of threads, with their writes.
+
+        ``keep_latest`` keeps the newest one of each namespace, ``keep_last=N`` the newest N, and
+        ``delete`` none. What is kept keeps all that it needs: its pending writes, interrupts among
+        them, and the ancestors that its delta channels are computed from.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidFilter(f"strategy must be keep_latest or delete: {strategy!r}")
+        if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
+            raise InvalidFilter(f"keep_last must be a whole number above 0: {keep_last!r}")
+        threads = [thread_of(thread_id) for thread_id in thread_ids]
+        if strategy == "delete":
+            for thread_id in threads:
+                self.delete_thread(thread_id)
+            return
+        removed = 0
+        for thread_id in threads:
+            records = self._store.list_checkpoints(CheckpointQuery(session_id=thread_id))
+            kept = pruning.newest_of_each(records, keep_last or 1)
+            surplus = pruning.surplus(records, keep=kept)
+            removed += self._store.delete_checkpoints(surplus, spare_restoring=True)
+        if removed:
+            self._store.gc()
+
+    # LangGraph's other wishes --------------------------------------------------------------------
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """Return the version after ``current``: a number, or a text where a thread began with texts."""
+        if current is None:
+            return 1
+        if not isinstance(current, str):
+            return int(current) + 1
+        found = _VERSION.fullmatch(current)
+        if found is None:
+            raise InvalidIdentifier(f"{current!r:.80} is no version of a channel")
+        digits = found[1]
+        return f"{int(digits) + 1:0{len(digits)}}{found[2] or ''}"
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """Return this saver: it is strict already, and its classes are those of ``types``."""
+        return self
+
+    def close(self) -> None:
+        """Close the store if this saver opened it; closing twice is fine."""
+        if self._owns_store:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _placed(
+    error: StateNotSerializable, thread_id: str, channel: str | None = None
+) -> StateNotSerializable:
+    """Return the error with the thread, and the channel where the path does not begin with it."""
+    where = f"thread {thread_id!r}, " + (f"channel {channel!r}, " if channel is not None else "")
+    return StateNotSerializable(where + error.path, error.reason)

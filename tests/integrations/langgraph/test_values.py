@@ -1,0 +1,293 @@
+"""What may stand in a graph's state comes back as it was; everything else is refused, both ways."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum, Flag
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Command, Interrupt, Overwrite, Send
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator
+
+from holdfast.errors import (
+    ClassNotAllowed,
+    InvalidConfiguration,
+    StateCorrupt,
+    StateNotSerializable,
+)
+from holdfast.integrations.langgraph import HoldfastSaver
+from holdfast.integrations.langgraph.classes import Classes
+from holdfast.integrations.langgraph.values import Values
+from tests.integrations.langgraph.graphs import at, checkpoint
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Right(Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Point(NamedTuple):
+    x: int
+    y: Any
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+    lines: list[Any] = field(default_factory=list)
+
+
+class Plan(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    title: str
+    steps: list[Any] = Field(default_factory=list, alias="Steps")
+    _seen: int = PrivateAttr(default=0)
+
+    @field_validator("title")
+    @classmethod
+    def shout(cls, value: str) -> str:
+        return value + "!"
+
+
+class Stranger:
+    pass
+
+
+TYPES = (Colour, Right, Point, Order, Plan)
+TOOL_CALL = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
+USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+BACK = {
+    "scalars": [None, True, 1, 2**80, -0.0, 1e300, "text", "nul\0", "\N{SNOWMAN}", b"bytes"],
+    "tuples": ((1, (2, [3])), ()),
+    "keys": {1: "a", (2, "b"): [HumanMessage("c", id="1")], None: {}, 2.5: 0},
+    "marks": {"$o": "HumanMessage", "v": {"content": "x"}, "$t": "tuple", "more": {"$o": 1}},
+    "sets": [{1, "a"}, frozenset({b"x"}), {(1, 2), Colour.RED}, frozenset({Point(1, 2)}), set()],
+    "times": [datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Paris")), date(2026, 1, 1), timedelta(1)],
+    "others": [Decimal("1.10"), UUID(int=7), Path("/x"), ip_address("::1"), ip_network("10.0.0.0/8")],
+    "more": [deque([1, Colour.RED], maxlen=3), bytearray(b"x"), re.compile("a+", re.I), ZoneInfo("UTC")],
+    "human": HumanMessage("hello", id="1"),
+    "without an id": HumanMessage("hello"),
+    "blocks": HumanMessage([{"type": "text", "text": "a"}, "b"], name="ada", id="2"),
+    "kwargs": AIMessage("x", additional_kwargs={"k": [1]}, response_metadata={"m": {"n": None}}),
+    "calls": AIMessage("", tool_calls=[TOOL_CALL], usage_metadata=USAGE, id="3"),
+    "extra": HumanMessage("x", id="4", whatever={"nested": (1,)}),
+    "tool": ToolMessage("out", tool_call_id="c1", artifact={"rows": (1, 2)}, status="error"),
+    "tool that went well": ToolMessage("out", tool_call_id="c1", id="5"),
+    "system": SystemMessage("be kind"),
+    "chat": ChatMessage(content="x", role="judge"),
+    "function": FunctionMessage(content="x", name="f"),
+    "chunk": AIMessageChunk(content="x", id="6", tool_call_chunks=[], chunk_position="last"),
+    "chunks": [HumanMessageChunk(content="x")],
+    "remove": RemoveMessage(id="7"),
+    "document": Document("text", metadata={"page": 1}, id="8"),
+    "send": Send("node", {"messages": [HumanMessage("x", id="9")]}),
+    "interrupt": (Interrupt(value={"question": "ok?"}, id="i1"),),
+    "command": Command(goto=[Send("a", 1), "b"], update={"x": Colour.RED}, resume={"i1": True}),
+    "overwrite": Overwrite([1]),
+    "delta": _DeltaSnapshot([HumanMessage("x", id="10")]),
+    "enum": [Colour.RED, Right.READ | Right.WRITE],
+    "named tuple": Point(1, Point(2, "three")),
+    "dataclass": Order(1, [Order(2)]),
+    "model": Plan.model_validate({"title": "p", "Steps": [Colour.RED], "further": Order(3)}),
+}  # fmt: skip
+
+
+def test_every_allowed_value_comes_back_as_it_was(url: str) -> None:
+    with HoldfastSaver(url, types=TYPES) as saver:
+        stored = saver.put(at(), checkpoint(BACK), {"source": "loop"}, {})
+        found = saver.get_tuple(stored)
+        assert found is not None
+        for name, value in BACK.items():
+            back = found.checkpoint["channel_values"][name]
+            assert back == value, name
+            assert repr(back) == repr(value) or isinstance(value, (list, dict)), name
+            assert type(back) is type(value), name
+        saver.put_writes(stored, list(BACK.items()), "task")
+        found = saver.get_tuple(stored)
+        assert found is not None
+        assert found.pending_writes == [("task", name, value) for name, value in BACK.items()]
+    message = found.checkpoint["channel_values"]["human"]
+    assert message.model_copy(update={"content": "b"}).content == "b"
+    assert message.pretty_repr()
+
+
+def test_no_code_of_a_class_runs_when_it_is_read(saver: HoldfastSaver) -> None:
+    values = Values(Classes(TYPES))
+    plan = Plan(title="p", Steps=[1])
+    plan._seen = 5
+    assert plan.title == "p!"
+    back = values.thawed(values.frozen(plan, "t", "c"), "t", "c")
+    assert (back.title, back._seen, back.steps) == ("p!", 5, [1])
+
+
+def test_what_is_handed_out_belongs_to_the_caller(saver: HoldfastSaver) -> None:
+    mine = {"messages": [HumanMessage("a", id="1")], "tags": {"x"}, "deep": {"list": [1]}}
+    saver.put(at(), checkpoint(mine), {}, {})
+    mine["messages"][0].content = "changed"  # type: ignore[index]
+    for _ in range(2):
+        found = saver.get_tuple(at())
+        assert found is not None
+        values = found.checkpoint["channel_values"]
+        assert values["messages"] == [HumanMessage("a", id="1")]
+        assert (values["tags"], values["deep"]) == ({"x"}, {"list": [1]})
+        values["messages"][0].content = "changed"
+        values["tags"].add("y")
+        values["deep"]["list"].append(2)
+    first, second = (next(iter(saver.list(at()))).checkpoint["channel_values"] for _ in range(2))
+    assert first["messages"][0] is not second["messages"][0]
+
+
+def test_two_listed_checkpoints_share_nothing_that_can_change(saver: HoldfastSaver) -> None:
+    messages = [HumanMessage("x" * 600, id=str(n), additional_kwargs={"n": [n]}) for n in range(4)]
+    for count in (2, 4):
+        saver.put(at(), checkpoint({"messages": messages[:count]}), {}, {})
+    new, old = (found.checkpoint["channel_values"]["messages"] for found in saver.list(at()))
+    assert new[:2] == old
+    new[0].additional_kwargs["n"].append("changed")
+    assert old[0].additional_kwargs == {"n": [0]}
+
+
+def test_subclasses_of_plain_types_become_those() -> None:
+    class Text(str):
+        __slots__ = ()
+
+    values = Values(Classes())
+    plain = values.frozen([Text("a"), defaultdict(int, {"k": 1})], "t", "c")
+    assert plain == ["a", {"k": 1}]
+    assert [type(one) for one in plain] == [str, dict]
+
+
+def test_an_error_is_kept_as_text(saver: HoldfastSaver) -> None:
+    stored = saver.put(at(), checkpoint(), {}, {})
+    saver.put_writes(stored, [("__error__", ValueError("broken"))], "task")
+    found = saver.get_tuple(stored)
+    assert found is not None
+    assert found.pending_writes == [("task", "__error__", "ValueError('broken')")]
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "path"),
+    [
+        ([1, {"deep": Stranger()}], "Stranger", "$[1]['deep']"),
+        (HumanMessage("x", additional_kwargs={"o": Stranger()}), "Stranger", "$<HumanMessage>['o']"),
+        (Colour.RED, "Colour", "$"),
+        (SecretStr("s"), "SecretStr", "$"),
+        (Point(1, 2), "Point", "$"),
+        ({1: Stranger}, "type", "$[1]"),
+        (print, "builtin_function_or_method", "$"),
+    ],
+    ids=["nested", "in a message", "enum", "secret", "named tuple", "class", "function"],
+)  # fmt: skip
+def test_a_forbidden_class_is_refused_with_thread_channel_and_path(
+    saver: HoldfastSaver, value: Any, name: str, path: str
+) -> None:
+    stored = saver.put(at("thread-7"), checkpoint({"a": 1}), {}, {})
+    with pytest.raises(ClassNotAllowed, match=re.escape(name)) as refused:
+        saver.put(stored, checkpoint({"fine": 1, "bad": value}), {}, {})
+    error = refused.value
+    assert (error.thread_id, error.channel, error.path) == ("thread-7", "bad", path)
+    with pytest.raises(ClassNotAllowed, match="thread 'thread-7', channel 'bad'"):
+        saver.put_writes(stored, [("fine", 1), ("bad", value)], "task")
+    found = saver.get_tuple(at("thread-7"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"a": 1}
+    assert found.pending_writes == []
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_class_that_this_process_does_not_allow_is_not_made(url: str) -> None:
+    with HoldfastSaver(url, types=TYPES) as saver:
+        stored = saver.put(at(), checkpoint({"plan": [Order(1)]}), {}, {})
+        saver.put_writes(stored, [("result", Colour.RED)], "task")
+    with HoldfastSaver(url, types=[Colour]) as strict:
+        with pytest.raises(ClassNotAllowed, match=r"channel 'plan', \$\[0\].*Order.*still stored"):
+            strict.get_tuple(at())
+        with pytest.raises(ClassNotAllowed):
+            list(strict.list(at()))
+    with HoldfastSaver(url, types=TYPES) as saver:
+        found = saver.get_tuple(at())
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"plan": [Order(1)]}
+
+
+FORGED = [
+    {"$o": "os:system", "v": "touch /tmp/x"},
+    {"$o": "builtins:eval", "v": "1"},
+    {"$o": ["HumanMessage"], "v": {}},
+    {"$o": "HumanMessage", "v": "no parts"},
+    {"$o": "Send", "v": {"node": 1}},
+    {"$o": "Send", "v": 3},
+    {"$o": "pattern", "v": ["(", 0]},
+    {"$o": "deque", "v": [3]},
+    {"$o": "dict", "v": [[[], 1]]},
+    {"$o": "dict", "v": 7},
+    {"$o": "set", "v": [[1]]},
+    {"$o": "DeltaSnapshot", "v": [1, 2]},
+    {"$o": "zone", "v": "../../etc/passwd"},
+    {"$o": "IPv4Address", "v": {"x": 1}},
+    {"$o": "bytearray", "v": "zz"},
+    {"$o": f"{__name__}:Colour", "v": "BLUE"},
+    {"$o": f"{__name__}:Plan", "v": {"steps": []}},
+    {"$o": None},
+]
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=[str(n) for n in range(len(FORGED))])
+def test_forged_data_makes_nothing(forged: Any) -> None:
+    values = Values(Classes(TYPES))
+    with pytest.raises(
+        (ClassNotAllowed, StateCorrupt), match="thread 't', channel 'c', \\$\\[0\\]"
+    ):
+        values.thawed([forged], "t", "c")
+
+
+def test_a_value_in_itself_and_one_too_deep_are_refused(saver: HoldfastSaver) -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    deep: list[Any] = []
+    for _ in range(400):
+        deep = [deep]
+    for value in (circle, deep):
+        with pytest.raises(StateNotSerializable, match="thread 't'"):
+            saver.put(at(), checkpoint({"bad": value}), {}, {})
+    assert saver.get_tuple(at()) is None
+
+
+def test_a_newer_class_fills_in_its_defaults_and_a_missing_part_is_named() -> None:
+    values = Values(Classes(TYPES))
+    tag = f"{__name__}:Order"
+    assert values.thawed({"$o": tag, "v": {"number": 1, "gone": 2}}, "t", "c") == Order(1)
+    with pytest.raises(StateCorrupt, match="'number' is missing"):
+        values.thawed({"$o": tag, "v": {}}, "t", "c")
+
+
+@pytest.mark.parametrize("wrong", [Stranger, int, "Order"], ids=["class", "int", "text"])
+def test_only_classes_of_known_shape_can_be_registered(wrong: Any) -> None:
+    with pytest.raises(InvalidConfiguration):
+        HoldfastSaver("memory:", types=[wrong])
