@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.state.codec import load_json
 from holdfast.state.refs import Ref
-from holdfast.state.tags import untagged
+from holdfast.state.tags import MAX_DEPTH, untagged
 
 
 class StoredList:
@@ -66,9 +66,10 @@ def only_additions(value: Any) -> Any:
     return _replaced(value, lambda one: one.new)
 
 
-def _replaced(value: Any, by: Callable[[StoredList], list[Any]]) -> Any:
+def _replaced(value: Any, by: Callable[[StoredList], list[Any]], room: int = MAX_DEPTH) -> Any:
     if type(value) is StoredList:
         return by(value)
-    if type(value) is dict:
-        return {key: _replaced(item, by) for key, item in value.items()}
+    # No stored state is deeper; a value that contains itself has no end.
+    if type(value) is dict and room > 0:
+        return {key: _replaced(item, by, room - 1) for key, item in value.items()}
     return value
