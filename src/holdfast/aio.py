@@ -37,10 +37,11 @@ from holdfast.model import (
 from holdfast.preflight import MemoryRefReport, Preflight
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
-from holdfast.sessions.comparison import Comparison, StorageReport
-from holdfast.sessions.manager import MAX_RECOVERIES
+from holdfast.sessions.comparison import Comparison
 from holdfast.sessions.portable import CopyReport, ImportReport
 from holdfast.sessions.rollback import RollbackReport
+from holdfast.sessions.unfinished import MAX_RECOVERIES
+from holdfast.sessions.upkeep import StorageReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
 from holdfast.waiting import in_thread, run_in

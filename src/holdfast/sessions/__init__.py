@@ -5,10 +5,11 @@ checkpoints of one line of work; a `Checkpoint` is one of them, its state read w
 """
 
 from holdfast.sessions.checkpoint import Checkpoint
-from holdfast.sessions.comparison import Comparison, StorageReport
+from holdfast.sessions.comparison import Comparison
 from holdfast.sessions.manager import SessionManager
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
+from holdfast.sessions.upkeep import StorageReport
 
 __all__ = [
     "Checkpoint",

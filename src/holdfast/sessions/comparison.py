@@ -18,12 +18,11 @@ from holdfast.errors import (
     WorkspaceRefused,
     WorkspaceUnavailable,
 )
-from holdfast.model import PackReport, SessionUsage
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.state.diff import Change, diff_states
-from holdfast.workspace.base import FileDiff, Usage
+from holdfast.workspace.base import FileDiff
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +38,6 @@ class Comparison:
     state: tuple[Change, ...] | None
     files: tuple[FileDiff, ...] | None
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StorageReport:
-    """What is stored: states per session, file snapshots here, and packs of them for elsewhere.
-
-    ``files`` is None where files are left alone.
-    """
-
-    sessions: tuple[SessionUsage, ...]
-    files: Usage | None
-    packs: PackReport
 
 
 def compare(

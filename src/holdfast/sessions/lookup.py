@@ -7,7 +7,15 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from holdfast.errors import AmbiguousReference, CheckpointNotFound, SessionNotFound
-from holdfast.ids import MIN_PREFIX, NAME_BYTES, check_session_id, check_text, is_uuid
+from holdfast.ids import (
+    MIN_PREFIX,
+    NAME_BYTES,
+    check_session_id,
+    check_text,
+    check_uuid,
+    is_label,
+    is_uuid,
+)
 from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, SessionRecord
 from holdfast.stores.base import Store
 
@@ -59,6 +67,21 @@ def get_checkpoint_record(store: Store, session_id: str, reference: str) -> Chec
         f"{_near(reference, [one.name for one in listed])}. "
         f"`holdfast log {session_id}` lists them all."
     )
+
+
+def get_record_anywhere(store: Store, checkpoint_id: str) -> CheckpointRecord:
+    """Return a checkpoint of whatever session by its id or label."""
+    if is_label(checkpoint_id):
+        query = CheckpointQuery(label=checkpoint_id, namespace="")
+    else:
+        query = CheckpointQuery(id=check_uuid(checkpoint_id, "checkpoint id"))
+    found = store.list_checkpoints(query)
+    if not found:
+        raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
+    if len(found) > 1:
+        listed = ", ".join(f"{one.id} of session {one.session_id}" for one in found)
+        raise AmbiguousReference(f"several checkpoints have the label {checkpoint_id}: {listed}")
+    return found[0]
 
 
 def _begins_uuid(reference: str) -> bool:

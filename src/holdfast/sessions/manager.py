@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -13,57 +12,49 @@ from typing import Any, Self
 from holdfast.config import load_config
 from holdfast.errors import (
     AgentNotFound,
-    AmbiguousReference,
-    CheckpointNotFound,
     HoldfastError,
     IllegalTransition,
     InvalidFilter,
     InvalidIdentifier,
-    NothingToResume,
     SessionNotFound,
-    SnapshotCorrupt,
     WorkspaceRefused,
 )
-from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, is_label, new_id
-from holdfast.leases import AGENT, AGENT_PROCESS, Leases, describe_holder, is_dead
+from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
+from holdfast.leases import Leases
 from holdfast.model import (
     AGENT_STATUSES,
     LEASE_TTL,
     SESSION_STATUSES,
     AgentRecord,
-    CheckpointQuery,
     GcReport,
-    Lease,
     NewAgent,
     NewSession,
     SessionQuery,
     SessionRecord,
     SessionUsage,
-    utc_now,
 )
-from holdfast.retention import Decision, Policy, plan_prune
+from holdfast.retention import Decision, Policy
+from holdfast.sessions import upkeep
 from holdfast.sessions.checkpoint import Checkpoint
-from holdfast.sessions.comparison import (
-    Comparison,
-    StorageReport,
-    compare,
-    compare_rollback,
-    count_changes,
-)
+from holdfast.sessions.comparison import Comparison, compare, compare_rollback, count_changes
 from holdfast.sessions.files import Capture, limits_from
 from holdfast.sessions.held import TASK_BYTES, Surroundings
-from holdfast.sessions.lookup import get_session_record
+from holdfast.sessions.lookup import get_record_anywhere, get_session_record
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
 from holdfast.sessions.travelling import TravellingSessions
+from holdfast.sessions.unfinished import (
+    MAX_RECOVERIES,
+    interrupt_dead,
+    interrupt_held,
+    latest_unfinished,
+)
+from holdfast.sessions.upkeep import StorageReport
 from holdfast.stores import Store, open_store
-from holdfast.stores.base import first
-from holdfast.verification import Damage, VerifyReport, verify_store
+from holdfast.verification import VerifyReport
 from holdfast.workspace.base import Limits, SavedFile, Skipped, Usage
 from holdfast.workspace.git import Workspace
-from holdfast.workspace.repository import read_git_state
 
-MAX_RECOVERIES = 5
 _LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
 
@@ -237,19 +228,7 @@ class SessionManager(TravellingSessions):
 
     def get_checkpoint(self, checkpoint_id: str) -> Checkpoint:
         """Look at a checkpoint of whatever session by its id or label, without restoring it."""
-        if is_label(checkpoint_id):
-            query = CheckpointQuery(label=checkpoint_id, namespace="")
-        else:
-            query = CheckpointQuery(id=check_uuid(checkpoint_id, "checkpoint id"))
-        found = self._store.list_checkpoints(query)
-        if not found:
-            raise CheckpointNotFound(f"no checkpoint has the id {checkpoint_id}")
-        if len(found) > 1:
-            listed = ", ".join(f"{one.id} of session {one.session_id}" for one in found)
-            raise AmbiguousReference(
-                f"several checkpoints have the label {checkpoint_id}: {listed}"
-            )
-        return Checkpoint.of(found[0], self._store)
+        return Checkpoint.of(get_record_anywhere(self._store, checkpoint_id), self._store)
 
     # Sessions --------------------------------------------------------------------------------
 
@@ -385,49 +364,19 @@ class SessionManager(TravellingSessions):
         """Find active sessions whose worker died, mark them as interrupted and return them.
 
         A worker is dead when its process on this machine has ended, or when its lease has expired. An
-        agent whose hooks hold the session says in its metadata which process it is. Of many who look at once, one marks a session and has it in its answer. A session that was marked
-        ``max_attempts`` times before becomes failed instead, so that work which kills its workers does
-        not do so for ever. Either can be resumed.
+        agent whose hooks hold the session says in its metadata which process it is. Of many who look at
+        once, one marks a session and has it in its answer. A session that was marked ``max_attempts``
+        times before becomes failed instead, so that work which kills its workers does not do so for
+        ever. Either can be resumed.
         """
-        if type(max_attempts) is not int or max_attempts < 0:
-            raise InvalidFilter(f"max_attempts must be a whole number: {max_attempts!r}")
-        found = []
-        for lease in self._store.list_leases():
-            dead = lease.expired or is_dead(lease.owner) or self._agent_is_dead(lease)
-            if lease.owner == self._leases.owner or not dead:
-                continue
-            marked = self._interrupt(lease, describe_holder(lease), max_attempts)
-            if marked is not None:
-                found.append(marked)
-            else:
-                # Paused or finished, so nothing was interrupted; unless it has just been taken.
-                self._store.release_lease(lease.session_id, lease.token)
-        return found
+        return interrupt_dead(self._store, self._leases.owner, most=max_attempts)
 
     def interrupt_session(self, session_id: str, *, message: str) -> SessionRecord | None:
         """Mark an active session as interrupted, for whoever knows that its worker has left it.
 
         None when it is not active, or nobody holds it.
         """
-        for lease in self._store.list_leases(session_id=session_id):
-            return self._interrupt(lease, message, MAX_RECOVERIES)
-        return None
-
-    def _interrupt(self, lease: Lease, message: str, most: int) -> SessionRecord | None:
-        return self._store.interrupt_session(
-            lease.session_id,
-            lease.token,
-            most=most,
-            message=message,
-            data={"owner": lease.owner, "token": lease.token},
-        )
-
-    def _agent_is_dead(self, lease: Lease) -> bool:
-        if not lease.owner.startswith(AGENT):
-            return False
-        record = self._store.find_session(lease.session_id)
-        process = ((record.metadata if record is not None else None) or {}).get(AGENT_PROCESS)
-        return isinstance(process, str) and is_dead(process)
+        return interrupt_held(self._store, session_id, message=message)
 
     def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
         """Return the most recently created session of this project that is not completed.
@@ -436,28 +385,7 @@ class SessionManager(TravellingSessions):
         one that is paused until later does not count. Raises `NothingToResume` when there is none,
         or none of that kind of agent.
         """
-        now = utc_now()
-        here = (None, self._around.place)
-        found = [
-            record
-            for record in self._store.list_sessions(SessionQuery(agent_type=agent_type))
-            if record.status != "completed"
-            and record.project_dir in here
-            and (record.paused_until is None or record.paused_until <= now)
-        ]
-        if not found:
-            raise NothingToResume("there is no unfinished session here; create one first")
-        git = None
-        if self._around.files is not None and len(found) > 1:
-            git = read_git_state(self._around.project_dir)
-        if git is None:
-            return found[0]
-        for record in found:
-            query = CheckpointQuery(record.id, namespace="", limit=1)
-            latest = first(self._store.list_checkpoints(query))
-            if latest is None or latest.git_branch == git.branch:
-                return record
-        return found[0]
+        return latest_unfinished(self._store, self._around, agent_type=agent_type)
 
     def list_sessions(
         self,
@@ -561,16 +489,7 @@ class SessionManager(TravellingSessions):
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
         """Free chunks and file snapshots that nothing refers to; safe beside running saves."""
-        report = self._store.gc(dry_run=dry_run)
-        if self._around.files is None:
-            return report
-        snapshots, packs = self._around.files.sweep(dry_run=dry_run)
-        return replace(
-            report,
-            snapshots=snapshots.snapshots,
-            packs=packs.packs,
-            file_bytes=snapshots.bytes + packs.bytes,
-        )
+        return upkeep.collect(self._store, self._around.files, dry_run=dry_run)
 
     def back_up(self, target: str | Path) -> None:
         """Write a consistent copy of an embedded database to a new file, beside running saves.
@@ -586,11 +505,7 @@ class SessionManager(TravellingSessions):
 
     def storage(self) -> StorageReport:
         """Return what all of it takes: states, file snapshots, packs for other machines."""
-        return StorageReport(
-            sessions=tuple(self.usage()),
-            files=self.file_usage() if self._around.files is not None else None,
-            packs=self._store.pack_usage(),
-        )
+        return upkeep.measure(self._store, self._around.files)
 
     def prune(
         self,
@@ -605,28 +520,18 @@ class SessionManager(TravellingSessions):
         ``keep`` bounds the checkpoints of class step per session; ``max_age`` and ``max_bytes``
         apply to all that is neither kept until deleted nor protected. With ``dry_run`` nothing is removed.
         """
-        for value, what in ((keep, "keep"), (max_bytes, "max_bytes")):
-            if value is not None and (type(value) is not int or value < 0):
-                raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
-        policy = self._around.policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
-        records = self._store.list_checkpoints(CheckpointQuery())
-        decisions = plan_prune(records, policy, now=utc_now())
-        if not dry_run:
-            self._store.purge_expired()
-            going = [one.record.id for one in decisions if not one.keep]
-            self._store.delete_checkpoints(going, spare_restoring=True)
-        return decisions
+        return upkeep.prune(
+            self._store,
+            self._around.policy,
+            dry_run=dry_run,
+            keep=keep,
+            max_age=max_age,
+            max_bytes=max_bytes,
+        )
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
         """Read every checkpoint, its files too, and re-derive every digest; nothing is changed."""
-        report = verify_store(self._store, progress=progress)
-        if self._around.files is None:
-            return report
-        problems = self._around.files.problems()
-        damaged = [
-            Damage(checkpoint, SnapshotCorrupt.code, why) for checkpoint, why in problems.items()
-        ]
-        return replace(report, damaged=(*report.damaged, *damaged))
+        return upkeep.verify(self._store, self._around.files, progress=progress)
 
 
 def _one_of(value: str, allowed: tuple[Any, ...], what: str) -> Any:

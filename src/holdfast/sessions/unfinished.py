@@ -1,0 +1,86 @@
+"""Sessions that wait for somebody to go on: the last unfinished one, and those whose worker died."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.errors import InvalidFilter, NothingToResume
+from holdfast.leases import AGENT, AGENT_PROCESS, describe_holder, is_dead
+from holdfast.model import CheckpointQuery, Lease, SessionQuery, SessionRecord, utc_now
+from holdfast.sessions.held import Surroundings
+from holdfast.stores import Store
+from holdfast.stores.base import first
+from holdfast.workspace.repository import read_git_state
+
+MAX_RECOVERIES: Final = 5
+
+
+def interrupt_dead(store: Store, owner: str, *, most: int) -> list[SessionRecord]:
+    """Mark active sessions whose worker died, other than ``owner``'s; see `SessionManager.recover`."""
+    if type(most) is not int or most < 0:
+        raise InvalidFilter(f"max_attempts must be a whole number: {most!r}")
+    found = []
+    for lease in store.list_leases():
+        dead = lease.expired or is_dead(lease.owner) or _agent_is_dead(store, lease)
+        if lease.owner == owner or not dead:
+            continue
+        marked = _interrupt(store, lease, describe_holder(lease), most)
+        if marked is not None:
+            found.append(marked)
+        else:
+            # Paused or finished, so nothing was interrupted; unless it has just been taken.
+            store.release_lease(lease.session_id, lease.token)
+    return found
+
+
+def interrupt_held(store: Store, session_id: str, *, message: str) -> SessionRecord | None:
+    """Mark a session that its worker has left; see `SessionManager.interrupt_session`."""
+    for lease in store.list_leases(session_id=session_id):
+        return _interrupt(store, lease, message, MAX_RECOVERIES)
+    return None
+
+
+def _interrupt(store: Store, lease: Lease, message: str, most: int) -> SessionRecord | None:
+    return store.interrupt_session(
+        lease.session_id,
+        lease.token,
+        most=most,
+        message=message,
+        data={"owner": lease.owner, "token": lease.token},
+    )
+
+
+def _agent_is_dead(store: Store, lease: Lease) -> bool:
+    if not lease.owner.startswith(AGENT):
+        return False
+    record = store.find_session(lease.session_id)
+    process = ((record.metadata if record is not None else None) or {}).get(AGENT_PROCESS)
+    return isinstance(process, str) and is_dead(process)
+
+
+def latest_unfinished(
+    store: Store, around: Surroundings, *, agent_type: str | None
+) -> SessionRecord:
+    """Return the session to go on with; see `SessionManager.latest_unfinished_session`."""
+    now = utc_now()
+    here = (None, around.place)
+    found = [
+        record
+        for record in store.list_sessions(SessionQuery(agent_type=agent_type))
+        if record.status != "completed"
+        and record.project_dir in here
+        and (record.paused_until is None or record.paused_until <= now)
+    ]
+    if not found:
+        raise NothingToResume("there is no unfinished session here; create one first")
+    git = None
+    if around.files is not None and len(found) > 1:
+        git = read_git_state(around.project_dir)
+    if git is None:
+        return found[0]
+    for record in found:
+        query = CheckpointQuery(record.id, namespace="", limit=1)
+        latest = first(store.list_checkpoints(query))
+        if latest is None or latest.git_branch == git.branch:
+            return record
+    return found[0]

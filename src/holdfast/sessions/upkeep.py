@@ -1,0 +1,90 @@
+"""Keeping house in a store and its project: what it takes, what may go, what is damaged.
+
+``files`` are the project's, None where they are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from holdfast.errors import InvalidFilter, SnapshotCorrupt
+from holdfast.model import CheckpointQuery, GcReport, PackReport, SessionUsage, utc_now
+from holdfast.retention import Decision, Policy, plan_prune
+from holdfast.sessions.files import ProjectFiles
+from holdfast.stores import Store
+from holdfast.verification import Damage, VerifyReport, verify_store
+from holdfast.workspace.base import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class StorageReport:
+    """What is stored: states per session, file snapshots here, and packs of them for elsewhere.
+
+    ``files`` is None where files are left alone.
+    """
+
+    sessions: tuple[SessionUsage, ...]
+    files: Usage | None
+    packs: PackReport
+
+
+def measure(store: Store, files: ProjectFiles | None) -> StorageReport:
+    """Return what all of it takes."""
+    return StorageReport(
+        sessions=tuple(store.session_usage()),
+        files=files.workspace.usage() if files is not None else None,
+        packs=store.pack_usage(),
+    )
+
+
+def collect(store: Store, files: ProjectFiles | None, *, dry_run: bool) -> GcReport:
+    """Free what nothing refers to; see `SessionManager.gc`."""
+    report = store.gc(dry_run=dry_run)
+    if files is None:
+        return report
+    snapshots, packs = files.sweep(dry_run=dry_run)
+    return replace(
+        report,
+        snapshots=snapshots.snapshots,
+        packs=packs.packs,
+        file_bytes=snapshots.bytes + packs.bytes,
+    )
+
+
+def prune(
+    store: Store,
+    policy: Policy,
+    *,
+    dry_run: bool,
+    keep: int | None,
+    max_age: timedelta | None,
+    max_bytes: int | None,
+) -> list[Decision]:
+    """Apply retention rules to every session; see `SessionManager.prune`."""
+    for value, what in ((keep, "keep"), (max_bytes, "max_bytes")):
+        if value is not None and (type(value) is not int or value < 0):
+            raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
+    policy = policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
+    records = store.list_checkpoints(CheckpointQuery())
+    decisions = plan_prune(records, policy, now=utc_now())
+    if not dry_run:
+        store.purge_expired()
+        going = [one.record.id for one in decisions if not one.keep]
+        store.delete_checkpoints(going, spare_restoring=True)
+    return decisions
+
+
+def verify(
+    store: Store, files: ProjectFiles | None, *, progress: Callable[[int], None] | None
+) -> VerifyReport:
+    """Read everything back; see `SessionManager.verify`."""
+    report = verify_store(store, progress=progress)
+    if files is None:
+        return report
+    damaged = [
+        Damage(checkpoint, SnapshotCorrupt.code, why)
+        for checkpoint, why in files.problems().items()
+    ]
+    return replace(report, damaged=(*report.damaged, *damaged))
