@@ -71,5 +71,6 @@ def _replaced(value: Any, by: Callable[[StoredList], list[Any]], room: int = MAX
         return by(value)
     # No stored state is deeper; a value that contains itself has no end.
     if type(value) is dict and room > 0:
-        return {key: _replaced(item, by, room - 1) for key, item in value.items()}
+        parts = {key: _replaced(item, by, room - 1) for key, item in value.items()}
+        return value if all(parts[key] is item for key, item in value.items()) else parts
     return value
