@@ -786,3 +786,20 @@ def test_the_repository_moves_along_when_asked(play: Scene, root: Path) -> None:
     assert set(stands.pop("refs")) <= set(now.pop("refs"))
     assert now == stands
     assert undone.landed is not None
+
+
+def test_a_directory_that_somebody_works_in_is_not_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "book" / "part"
+    folder.mkdir(parents=True)
+    (folder / "novel.txt").write_text("Call me Ishmael.\n")
+    workspace = Workspace(tmp_path)
+    saved = workspace.snapshot()
+    (folder / "novel.txt").unlink()
+    (folder / "draft.txt").write_text("All work and no play\n")
+    working_in_it = os.open(folder, os.O_RDONLY)
+    try:
+        workspace.restore(saved.commit)
+
+        assert os.listdir(working_in_it) == ["novel.txt"]
+    finally:
+        os.close(working_in_it)

@@ -159,8 +159,10 @@ class Applier:
                 self._settle(handle, change)
 
     def _remove_folders(self, plan: Plan) -> None:
-        """Remove directories that lost their last file, unless something else is left in them."""
+        """Remove directories that lost their last file, unless something is left in them or to come."""
         wanted = {path: None for one in plan.empty_new for path in (one, *parents(one))}
+        # A directory made anew is another one for whoever works in it.
+        wanted |= {path: None for one in plan.changes if one.new for path in parents(one.path)}
         folders: dict[str, None] = {}
         for one in plan.changes:
             if one.new is None or _swaps(one):
