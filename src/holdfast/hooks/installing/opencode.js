@@ -131,7 +131,9 @@ export const Holdfast = async ({ client, directory }) => {
     },
 
     "experimental.chat.system.transform": async (input, output) => {
-      const brief = input.sessionID ? await briefs.get(input.sessionID) : ""
+      // The request for a title of the conversation comes this way, too, and has no use for it.
+      const isTitle = /title generator/i.test(output.system[0] ?? "")
+      const brief = isTitle ? "" : await briefs.get(input.sessionID)
       if (brief) output.system.push(brief)
     },
 
