@@ -20,7 +20,9 @@ from tests.agents.model_server import ModelServer
 from tests.agents.programs import PROGRAMS, REPOSITORY, Program, written
 
 LONGEST_WAIT = 120.0
-TOOLS = Path(os.environ.get("HOLDFAST_AGENTS", REPOSITORY / ".agents-npm")) / "node_modules" / ".bin"
+TOOLS = (
+    Path(os.environ.get("HOLDFAST_AGENTS", REPOSITORY / ".agents-npm")) / "node_modules" / ".bin"
+)
 
 
 @dataclass

@@ -163,7 +163,11 @@ class Codex(Program):
     def listed_hooks(self) -> list[dict[str, Any]]:
         """Return the hooks that Codex has found, with its opinion of each."""
         ask = [
-            {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "t", "version": "1"}}},
+            {
+                "id": 1,
+                "method": "initialize",
+                "params": {"clientInfo": {"name": "t", "version": "1"}},
+            },
             {"method": "initialized"},
             {"id": 2, "method": "hooks/list", "params": {"cwds": [str(self.project)]}},
         ]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.hooks.installing.jsontext import (
@@ -145,6 +145,7 @@ values = st.recursive(
 )  # fmt: skip
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     document=st.dictionaries(st.text(), values, max_size=4),
     value=values,
