@@ -425,10 +425,10 @@ def test_a_pack_that_a_sweep_took_is_sent_again(
         session = manager.create_session("a")
         send: Callable[..., None] = ProjectFiles.send
 
-        def send_and_lose(self: ProjectFiles, snapshot: object) -> None:
-            send(self, snapshot)
+        def send_and_lose(self: ProjectFiles, commit: str, before: str | None) -> None:
+            send(self, commit, before)
             monkeypatch.setattr(ProjectFiles, "send", send)
-            manager.store.delete_packs([snapshot.commit])  # type: ignore[attr-defined]
+            manager.store.delete_packs([commit])
 
         monkeypatch.setattr(ProjectFiles, "send", send_and_lose)
         saved = session.save_checkpoint("one", state={"n": 1})
