@@ -4,7 +4,7 @@ For processes that have a moment only. `remember` writes down what the answer re
 git looks at: the files of the repository and of the private store that a capture depends on, and those of the
 project that git cannot be asked about, each with what `lstat` says of it. `is_unchanged` compares, and has
 git look at all known files and for unknown ones, both at once. Whatever it cannot tell for certain counts as
-changed; a capture then finds out.
+changed; a capture then finds out. Pipes, sockets and devices that come are no change: no capture holds them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,13 @@ def stamp(path: str) -> list[int]:
     return [looked.st_mtime_ns, looked.st_ctime_ns, looked.st_size, looked.st_ino]
 
 
+def _mode(root: str, folder: str) -> int:
+    try:
+        return os.lstat(os.path.join(root, folder)).st_mode
+    except OSError:
+        return 0
+
+
 def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     """Return what to compare with later, after a capture whose ``note`` is its ``last.json``.
 
@@ -63,6 +70,7 @@ def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     return {
         "watched": [[path, stamp(os.path.join(root, path))] for path in watched],
         "files": {path: stamp(os.path.join(root, path)) for path in looked_at},
+        "folders": {path: _mode(root, path) for path in note.get("folders", ())},
     }
 
 
@@ -74,6 +82,8 @@ def is_unchanged(root: str, known: dict[str, Any] | None) -> bool:
         return False
     files = known["files"]
     if any(stamp(os.path.join(root, path)) != before for path, before in files.items()):
+        return False
+    if any(_mode(root, path) != before for path, before in known["folders"].items()):
         return False
     dirty, others = _ask(
         root,
