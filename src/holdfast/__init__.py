@@ -13,10 +13,11 @@ a process on every tool call, so start-up time is a feature.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-
+# Spelt so rather than imported: the module `typing` alone takes longer to import than all that is here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.agent import Agent, AgentSuspended
     from holdfast.checkpointers import (
         MemoryCheckpointer,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME: Final = {
+_HOME = {
     "Agent": "agent",
     "AgentSuspended": "errors",
     "BaseCheckpointSaver": "savers",
@@ -89,6 +90,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(f"holdfast.{_HOME[name]}"), name)
     globals()[name] = value
     return value

@@ -233,7 +233,7 @@ def test_messages_that_come_with_the_event_are_the_conversation(
     project: Path, manager: SessionManager
 ) -> None:
     agent = Agent(project, kind="opencode")
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"info": {"id": "1", "role": "user"}, "parts": [{"type": "text", "text": "Go"}]},
         {"info": {"id": "2", "role": "assistant"}, "parts": []},
     ]

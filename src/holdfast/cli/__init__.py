@@ -8,9 +8,11 @@ people or, with ``--json``, as one JSON object; everything else goes to stderr.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.cli.group import holdfast
 
 __all__ = ["holdfast", "main"]

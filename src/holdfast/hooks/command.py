@@ -6,7 +6,6 @@ for. What went wrong is in the session's log, or in the file that takes what the
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -67,6 +66,8 @@ def _root(event: Event) -> str | None:
 
 
 def _say(text: str) -> None:
+    import json
+
     answer = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

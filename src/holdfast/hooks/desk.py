@@ -9,14 +9,15 @@ stored, so a kill in between loses nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
 
+from holdfast.hooks.reading import loads
 from holdfast.places import AGENTS_DIR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 try:
     import fcntl
@@ -28,6 +29,8 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _NAME_CHARACTERS = 100
 _JOURNAL_BYTES = 4 * 1024 * 1024
 _STALE_SECONDS = 30 * 24 * 3600
+# The line that is written most often, without a need to import what writes JSON.
+_SCAN = b'{"scan": true}\n'
 _FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -63,27 +66,26 @@ class Desk:
 
     def read_note(self) -> dict[str, Any]:
         """Return what the last checkpoint left, empty if that is lost."""
-        with suppress(OSError, ValueError):
-            found = json.loads(_read(f"{self._path}.json"))
-            if isinstance(found, dict):
-                return found
-        return {}
+        try:
+            found = loads(_read(f"{self._path}.json"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def write_note(self, note: dict[str, Any]) -> None:
         """Replace the note."""
         aside = f"{self._path}.{os.getpid()}.new"
-        with suppress(FileNotFoundError):
-            os.unlink(aside)
+        _remove(aside)
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
         with open(handle, "wb") as file:
-            file.write(json.dumps(note).encode())
+            file.write(_dumps(note))
         os.replace(aside, f"{self._path}.json")
 
     # The journal -----------------------------------------------------------------------------
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line to the journal. A journal that nobody empties stops growing."""
-        data = json.dumps(line).encode() + b"\n"
+        data = _SCAN if line == {"scan": True} else _dumps(line) + b"\n"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
         while True:
             handle = os.open(self._journal, flags, 0o600)
@@ -100,79 +102,89 @@ class Desk:
 
     def peek(self) -> list[dict[str, Any]]:
         """Return what happened since the last checkpoint."""
-        lines = []
-        for path in (self._taken, self._journal):
-            with suppress(OSError):
-                lines += _lines(_read(path))
-        return lines
+        return [line for path in (self._taken, self._journal) for line in _lines_in(path)]
 
     def take(self) -> list[dict[str, Any]]:
         """Take everything out of the journal, to be stored. Needs the lock."""
-        with suppress(FileNotFoundError):
+        try:
             handle = os.open(self._journal, os.O_RDONLY | _FLAGS)
-            try:
-                _lock(handle)
-                with open(self._taken, "ab") as taken:
-                    taken.write(_read(self._journal))
-                os.unlink(self._journal)
-            finally:
-                os.close(handle)
-        with suppress(FileNotFoundError):
-            return _lines(_read(self._taken))
-        return []
+        except FileNotFoundError:
+            return _lines_in(self._taken)
+        try:
+            _lock(handle)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
+            with open(os.open(self._taken, flags, 0o600), "ab") as taken:
+                taken.write(_read(self._journal))
+            os.unlink(self._journal)
+        finally:
+            os.close(handle)
+        return _lines_in(self._taken)
 
     def forget_taken(self) -> None:
         """What was taken is stored. Needs the lock."""
-        with suppress(FileNotFoundError):
-            os.unlink(self._taken)
+        _remove(self._taken)
 
     # The lock --------------------------------------------------------------------------------
 
-    @contextmanager
-    def holding(self, seconds: float) -> Iterator[None]:
-        """Be the only process that saves for this agent session."""
+    def holding(self, seconds: float) -> _Holding:
+        """Be the only process that saves for this agent session, during a block."""
         self.prepare()
-        handle = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        try:
-            end = time.monotonic() + seconds
-            while fcntl is not None:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > end:
-                        raise DeskBusy(
-                            f"another hook of this agent has been at work for {seconds:g} seconds; "
-                            "nothing was saved for this event"
-                        ) from None
-                    time.sleep(0.005)
-            yield
-        finally:
-            os.close(handle)
+        return _Holding(f"{self._path}.lock", seconds)
 
     # Others ----------------------------------------------------------------------------------
 
     def paths_of_others(self) -> set[str]:
         """Return the files that other agent sessions wrote since their last checkpoints."""
         found: set[str] = set()
-        own = {os.path.basename(self._journal), os.path.basename(self._taken)}
-        with suppress(OSError):
-            for name in os.listdir(self.folder):
-                if name.endswith((".jsonl", ".taken")) and name not in own:
-                    with suppress(OSError):
-                        for line in _lines(_read(os.path.join(self.folder, name))):
-                            found.update(paths_in(line))
+        for path in self._files():
+            if path.endswith((".jsonl", ".taken")) and path not in (self._journal, self._taken):
+                for line in _lines_in(path):
+                    found.update(paths_in(line))
         return found
 
     def tidy(self) -> None:
         """Remove what agent sessions of long ago left."""
         oldest = time.time() - _STALE_SECONDS
-        with suppress(OSError):
-            for name in os.listdir(self.folder):
-                path = os.path.join(self.folder, name)
-                with suppress(OSError):
-                    if os.lstat(path).st_mtime < oldest:
-                        os.unlink(path)
+        for path in self._files():
+            try:
+                if os.lstat(path).st_mtime < oldest:
+                    os.unlink(path)
+            except OSError:
+                continue
+
+    def _files(self) -> list[str]:
+        try:
+            return [os.path.join(self.folder, name) for name in os.listdir(self.folder)]
+        except OSError:
+            return []
+
+
+class _Holding:
+    """The lock of one agent session."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        self._path = path
+        self._seconds = seconds
+        self._handle = -1
+
+    def __enter__(self) -> None:
+        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        end = time.monotonic() + self._seconds
+        while fcntl is not None:
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    os.close(self._handle)
+                    raise DeskBusy(
+                        f"another hook of this agent has been at work for {self._seconds:g} "
+                        "seconds; nothing was saved for this event"
+                    ) from None
+                time.sleep(0.005)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
 
 
 def paths_in(line: dict[str, Any]) -> list[str]:
@@ -209,12 +221,31 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _lines(data: bytes) -> list[dict[str, Any]]:
-    """Return the whole lines; one that was torn or that is not ours is left out."""
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _dumps(value: dict[str, Any]) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
+
+
+def _lines_in(path: str) -> list[dict[str, Any]]:
+    """Return the whole lines of a file; one that was torn or that is not ours is left out."""
+    try:
+        data = _read(path)
+    except OSError:
+        return []
     found = []
     for line in data.splitlines():
-        with suppress(ValueError):
-            one = json.loads(line)
-            if isinstance(one, dict):
-                found.append(one)
+        try:
+            one = loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(one, dict):
+            found.append(one)
     return found

@@ -6,9 +6,11 @@ events and tools are translated by the module of that agent in `holdfast.hooks.a
 
 from __future__ import annotations
 
-import json
-from importlib import import_module
-from typing import Any
+from holdfast.hooks.reading import loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SESSION_START = "session_start"
 PROMPT = "prompt"
@@ -95,7 +97,7 @@ def read_event(data: bytes, *, agent: str | None = None, name: str | None = None
         raise NotAnEvent("the field hook_event_name is missing")
     kind_of_agent = _agent(given, name, agent)
     module = kind_of_agent if kind_of_agent in AGENTS else GENERIC
-    words = import_module(f"holdfast.hooks.agents.{module.replace('-', '_')}")
+    words = words_of(module)
     kind = words.EVENTS.get(name)
     if kind is None:
         raise NotAnEvent(f"the event {name[:_NAME_CHARACTERS]!r} of {kind_of_agent} is not known")
@@ -113,6 +115,15 @@ def read_event(data: bytes, *, agent: str | None = None, name: str | None = None
     )
 
 
+def words_of(agent: str) -> Any:
+    """Return the module that knows an agent's words."""
+    import sys
+
+    name = f"holdfast.hooks.agents.{agent.replace('-', '_')}"
+    __import__(name)
+    return sys.modules[name]
+
+
 def clean(text: str, limit: int) -> str:
     """Return a text as it can be stored, cut to ``limit`` characters."""
     text = text if len(text) <= limit else f"{text[: limit - 1]}…"
@@ -127,7 +138,7 @@ def _parse(data: bytes, *, empty: bool) -> dict[str, Any]:
             return {}
         raise NotAnEvent("nothing came in on standard input")
     try:
-        given = json.loads(data)
+        given = loads(data)
     except (ValueError, RecursionError) as error:
         raise NotAnEvent(f"what came in is not JSON: {error}") from None
     if not isinstance(given, dict):

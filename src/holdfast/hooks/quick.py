@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from holdfast.hooks.agents import EDITS, READS
 from holdfast.hooks.desk import Desk, paths_in
 from holdfast.hooks.events import AFTER_TOOL, BEFORE_TOOL, IGNORED, PROMPT, Event, clean
 from holdfast.hooks.tools import PLANS, Use, planned_tasks, use_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PROMPT_CHARACTERS = 500
 # Not every shell command is reported when it has ended: that one begins is enough to look for changes.

@@ -6,11 +6,14 @@ A tool that nobody knows, an MCP server's for instance, may change anything.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any
 
 from holdfast.hooks.agents import CHANGES, EDITS, READS
 from holdfast.hooks.events import Event, clean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 _PATCH_FILES = ("*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: ")
 _PATCH_FIELDS = ("command", "patchText", "patch", "input")

@@ -8,7 +8,10 @@ settings that are handed over in the environment, where they win over any file.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # What no call ever wants, whatever repository it is about.
 _SAFE = {

@@ -10,11 +10,14 @@ changed; a capture then finds out. Pipes, sockets and devices that come are no c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any
 
 from holdfast.places import AGENTS_DIR
 from holdfast.workspace.environment import STORE_SETTINGS, inherited, variables_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 _STORE = f"{AGENTS_DIR}/workspace.git"
 _OWN = (f"{AGENTS_DIR}/", ".claude/checkpoints/")
