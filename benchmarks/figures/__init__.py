@@ -30,6 +30,7 @@ FIGURES = (
     "autosave",
     "resume",
     "workspace",
+    "hook",
 )
 
 

@@ -62,6 +62,15 @@ def test_a_list_grows_by_processes_that_never_read_it() -> None:
     assert chunks.size == StateEncoder().encode(decoded).size_bytes
 
 
+def test_the_same_item_can_be_added_again_and_again() -> None:
+    chunks = Chunks()
+    payload = chunks.put({"list": [message(1), message(2)]})
+    for _ in range(40):
+        state = outline_state(payload, chunks).state
+        payload = chunks.put({"list": state["list"].plus([message(1)])})
+    assert decode_state(payload, chunks).state["list"][2:] == [message(1)] * 40
+
+
 @pytest.mark.parametrize("count", [1, 7, 16, 40])
 def test_as_it_is_or_with_more_it_comes_back_the_same(count: int) -> None:
     chunks = Chunks()

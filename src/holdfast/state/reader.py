@@ -208,6 +208,8 @@ class _Reading:
     def joined(self, leaves: list[Ref], ending: bytes) -> bytes:
         if missing := [ref for ref in leaves if ref.digest not in self.chunks]:
             self.chunks |= read_verified(missing, self.read_chunks, self.cache)
+            # One chunk may stand in several places.
+            self.needed |= Counter(ref.digest for ref in leaves)
         parts = []
         for ref in leaves:
             parts.append(data := self.chunks[ref.digest])
