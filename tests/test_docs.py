@@ -113,6 +113,7 @@ def test_the_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> N
         assert re.search(f"^{shown}$", said, re.MULTILINE), said
 
 
+@pytest.mark.row("S1-25")
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini"])
 def test_the_settings_on_a_page_are_those_that_are_written(agent: AgentName) -> None:
     page = ROOT / "docs" / "how-to" / f"{'gemini-cli' if agent == 'gemini' else agent}.md"

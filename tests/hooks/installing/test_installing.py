@@ -35,6 +35,7 @@ LAYOUTS = {
     "one line": '{"model":"x","hooks":{}}',
     "empty hooks over lines": '{\n  "hooks": {\n  }\n}\n',
     "empty event": '{\n  "hooks": {"SessionStart": [], "PreToolUse": []}\n}\n',
+    "switches among the hooks": '{"hooks": {"enabled": true, "disabled": ["x"], "note": {}}}',
     "hooks of others": '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "x"}]}],\n'
     '  "Other": [ { "hooks" : [ ] } ] }, "z": [1,2 , 3]}',
 }
@@ -208,7 +209,7 @@ BROKEN = {
     "word": ('"text"', "something else than a JSON object"),
     "hooks is a list": ('{"hooks": []}', '"hooks" is not an object'),
     "hooks is null": ('{"hooks": null}', '"hooks" is not an object'),
-    "event is an object": ('{"hooks": {"Stop": {}}}', '"hooks.Stop" is not a list'),
+    "event is an object": ('{"hooks": {"SessionStart": {}}}', '"hooks.SessionStart" is not a list'),
     "deep": ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "too deeply"),
 }
 

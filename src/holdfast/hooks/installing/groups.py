@@ -8,7 +8,7 @@ what other tools put beside them stays, and a handler of ours that somebody move
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ def add(text: str, groups: Mapping[str, Mapping[str, Any]], command: str) -> str
 
     Raises `jsontext.NotJson` and `Misshapen`.
     """
-    _check(text)
+    _check(text, groups)
     if _root(text).get("hooks") is None:
         whole = {event: [group] for event, group in groups.items()}
         return jsontext.insert_member(text, _root(text), "hooks", whole)
@@ -96,16 +96,17 @@ def _without(text: str, handler: Handler) -> str:
     return jsontext.remove(text, *handler.way[0])
 
 
-def _check(text: str) -> None:
+def _check(text: str, events: Iterable[str]) -> None:
     """Raise `Misshapen` unless everything stands where agents look for it."""
     hooks = _root(text).get("hooks")
     if hooks is None:
         return
     if not isinstance(hooks, Container) or not hooks.is_object:
         raise Misshapen('"hooks" is not an object')
-    for event in hooks.entries:
-        if not isinstance(event.value, Container) or event.value.is_object:
-            raise Misshapen(f'"hooks.{event.key}" is not a list')
+    for event in events:
+        listed = hooks.get(event)
+        if listed is not None and (not isinstance(listed, Container) or listed.is_object):
+            raise Misshapen(f'"hooks.{event}" is not a list')
 
 
 def _root(text: str) -> Container:

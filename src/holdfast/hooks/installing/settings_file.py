@@ -65,6 +65,8 @@ class SettingsFile:
             self.write(text, keep=False)
         try:
             if text is None:
+                if self.path.read_bytes() != (self.text or "").encode():
+                    raise refused(self.path, _BUSY)
                 self.path.unlink()
                 with suppress(OSError):
                     self.path.parent.rmdir()
