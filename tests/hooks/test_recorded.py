@@ -36,10 +36,9 @@ def session() -> Iterator[Session]:
 
 
 def read(state: dict[str, Any], agent: str, session: Session, **given: Any) -> dict[str, Any]:
-    """Bring a state up to date as the end of a turn does."""
-    event = {"hook_event_name": "Stop", "session_id": "s", "cwd": "/project", **given}
-    if agent == "gemini":
-        event["hook_event_name"] = "AfterAgent"
+    """Bring a state up to date, as the end of a turn does unless another event is given."""
+    stop = "AfterAgent" if agent == "gemini" else "Stop"
+    event = {"hook_event_name": stop, "session_id": "s", "cwd": "/project", **given}
     add_conversation(state, read_event(json.dumps(event).encode(), agent=agent), session, None)
     return state
 
@@ -97,6 +96,20 @@ def test_a_transcript_cut_in_the_middle_of_any_line_ends_up_the_same(
         copy.write_bytes(whole)
         assert read(torn, path.parent.name, session, transcript_path=str(copy)) == wanted
         start += len(line)
+
+
+def test_a_session_that_starts_again_with_another_file_keeps_its_conversation(
+    session: Session, tmp_path: Path
+) -> None:
+    """Gemini CLI resumed: the first event names a new file, the following ones the old."""
+    old, new = RECORDED / "gemini" / "killed.jsonl", tmp_path / "new.jsonl"
+    new.write_bytes(old.read_bytes().splitlines(keepends=True)[0])
+    state = read({}, "gemini", session, transcript_path=str(old))
+    before = dict(state)
+
+    start = {"hook_event_name": "SessionStart", "source": "resume"}
+    assert read(state, "gemini", session, transcript_path=str(new), **start) == before
+    assert read(state, "gemini", session, transcript_path=str(old)) == before
 
 
 def test_the_messages_of_opencode_come_with_the_event(session: Session) -> None:

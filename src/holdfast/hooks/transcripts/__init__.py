@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from holdfast.hooks.events import Event, clean
+from holdfast.hooks.events import SESSION_START, Event, clean
 from holdfast.hooks.transcripts.items import Place, item_of
 from holdfast.sessions import Session
 from holdfast.state import StoredList
@@ -53,7 +53,8 @@ def add_conversation(
         return
     path = event.text("transcript_path")
     messages = event.given.get("messages")
-    if path:
+    # Gemini CLI opens another file when it goes on with a session, and returns to the one that it had.
+    if path and not (event.kind == SESSION_START and _reads_another(state, path)):
         _extend(state, path, form, session)
     subagent = subagent or clean(event.text("agent_id"), _NAME_CHARACTERS)
     if isinstance(messages, list) and not path:
@@ -72,6 +73,12 @@ def _part_for(state: dict[str, Any], subagent: str | None) -> dict[str, Any]:
     before = inside.get(subagent)
     inside[subagent] = part = dict(before) if isinstance(before, dict) else {}
     return part
+
+
+def _reads_another(state: dict[str, Any], path: str) -> bool:
+    """Tell whether a state has its conversation from another file than this one."""
+    known = state.get(TRANSCRIPT)
+    return isinstance(known, dict) and known.get("path") != clean(path, _PATH_CHARACTERS)
 
 
 def _extend(where: dict[str, Any], path: str, form: str, session: Session) -> None:
