@@ -32,7 +32,7 @@ def open_store(
     in use.
     """
     text = str(url)
-    scheme, separator, rest = text.partition(":")
+    scheme, separator, _ = text.partition(":")
     if text == "memory:":
         from holdfast.stores.memory import MemoryStore
 
@@ -47,23 +47,7 @@ def open_store(
             tenant=tenant or options.get("tenant", ["default"])[-1],
             ensure_schema=create,
         )
-    options = {}
-    if scheme == "sqlite" and separator:
-        if not rest.startswith("///"):
-            raise InvalidUrl(f"write sqlite:///relative/path or sqlite:////absolute/path: {text}")
-        path, _, query = rest[3:].partition("?")
-        text, options = unquote(path), parse_qs(query)
-        if unknown := options.keys() - {"tenant", "compress"}:
-            raise InvalidUrl(f"unknown option {', '.join(sorted(unknown))} in {url}")
-    elif text == ":memory:":
-        raise InvalidUrl("a store in memory is called memory:")
-    elif "://" in text or text.startswith("file:"):
-        raise InvalidUrl(
-            f"unknown kind of store {scheme!r}: use a path, sqlite:///…, postgresql://… or memory:"
-        )
-    if not text or "\0" in text:
-        raise InvalidUrl(f"not a path: {text!r}")
-    file = Path(text).expanduser()
+    file, options = file_in(url)
     if not create and not os.path.exists(file):
         raise StoreUnavailable(f"no Holdfast database here ({file}); run: holdfast init")
     from holdfast.stores.sqlite import BUSY_TIMEOUT, SqliteStore
@@ -79,6 +63,29 @@ def open_store(
         compress=compress == "on",
         busy_timeout=BUSY_TIMEOUT if busy_timeout is None else busy_timeout,
     )
+
+
+def file_in(url: str | Path) -> tuple[Path, dict[str, list[str]]]:
+    """Return the file that a URL or path names, and the URL's options."""
+    text = str(url)
+    scheme, separator, rest = text.partition(":")
+    options: dict[str, list[str]] = {}
+    if scheme == "sqlite" and separator:
+        if not rest.startswith("///"):
+            raise InvalidUrl(f"write sqlite:///relative/path or sqlite:////absolute/path: {text}")
+        path, _, query = rest[3:].partition("?")
+        text, options = unquote(path), parse_qs(query)
+        if unknown := options.keys() - {"tenant", "compress"}:
+            raise InvalidUrl(f"unknown option {', '.join(sorted(unknown))} in {url}")
+    elif text == ":memory:":
+        raise InvalidUrl("a store in memory is called memory:")
+    elif "://" in text or text.startswith("file:"):
+        raise InvalidUrl(
+            f"unknown kind of store {scheme!r}: use a path, sqlite:///…, postgresql://… or memory:"
+        )
+    if not text or "\0" in text:
+        raise InvalidUrl(f"not a path: {text!r}")
+    return Path(text).expanduser(), options
 
 
 def _without_our_options(url: str) -> tuple[str, dict[str, list[str]]]:

@@ -25,7 +25,15 @@ from typing import Final, TypeVar
 import apsw
 
 from holdfast.durable import sync_directory
-from holdfast.errors import NotADatabase, StoreBusy, StoreClosed, StoreFull, StoreUnavailable
+from holdfast.errors import (
+    HoldfastError,
+    NotADatabase,
+    StateCorrupt,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+)
 from holdfast.sql import queries
 from holdfast.stores.sqlite_errors import ADVICE, translated
 
@@ -75,8 +83,14 @@ class DatabaseFile:
         except apsw.Error as error:
             system_errno = self._roll_back(connection)
             raise translated(error, self.path, self.url, system_errno) from error
-        except BaseException:
+        except BaseException as error:
             self._roll_back(connection)
+            if isinstance(error, ValueError) and not isinstance(error, HoldfastError):
+                # A time that is none, a text that is no text: SQLite does not look at what it keeps.
+                raise StateCorrupt(
+                    f"{self.url}: a row cannot be understood ({error}). Nothing was changed; "
+                    f"holdfast doctor --salvage saves the others into a new file"
+                ) from error
             raise
         finally:
             self._give_back(connection)

@@ -593,3 +593,47 @@ ON CONFLICT (id) DO NOTHING;
 INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, status, attempt_id,
     attempts, result, refs, error, started_at, finished_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: sqlite.salvage.indexes
+SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?;
+
+-- name: sqlite.salvage.checkpoint_ids
+SELECT id FROM session_checkpoints INDEXED BY sqlite_autoindex_session_checkpoints_1 ORDER BY id;
+
+-- name: sqlite.salvage.parents
+UPDATE agents SET parent_id = NULL WHERE parent_id IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM agents AS above WHERE above.tenant = agents.tenant AND above.id = agents.parent_id);
+
+-- name: sqlite.salvage.sessions
+-- Where nothing tells whose a session was, it gets an agent of its own kind.
+INSERT INTO sessions (tenant, id, agent_id, agent_type, status)
+SELECT tenant, session_id, coalesce(max(agent_id), '00000000-0000-4000-8000-000000000000'),
+    'unknown', 'interrupted'
+FROM (
+    SELECT tenant, session_id, agent_id FROM session_checkpoints
+    UNION ALL SELECT tenant, session_id, NULL FROM checkpoint_writes
+    UNION ALL SELECT tenant, session_id, NULL FROM effects
+    UNION ALL SELECT tenant, session_id, NULL FROM session_logs) AS owned
+WHERE NOT EXISTS (
+    SELECT 1 FROM sessions AS there WHERE there.tenant = owned.tenant AND there.id = owned.session_id)
+GROUP BY tenant, session_id
+RETURNING id;
+
+-- name: sqlite.salvage.agents
+INSERT INTO agents (tenant, id, name, agent_type)
+SELECT DISTINCT tenant, agent_id, 'unknown', 'unknown' FROM (
+    SELECT tenant, agent_id FROM sessions
+    UNION SELECT tenant, agent_id FROM session_checkpoints) AS used
+WHERE NOT EXISTS (
+    SELECT 1 FROM agents AS there WHERE there.tenant = used.tenant AND there.id = used.agent_id);
+
+-- name: sqlite.salvage.sequence
+UPDATE sequences SET value = (SELECT coalesce(max(seq), 0) FROM session_checkpoints)
+WHERE name = 'checkpoints';
+
+-- name: sqlite.salvage.tenants
+SELECT DISTINCT tenant FROM sessions ORDER BY tenant;
+
+-- name: sqlite.salvage.forget_result
+UPDATE effects SET status = 'unknown', result = NULL, refs = x''
+WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ?;

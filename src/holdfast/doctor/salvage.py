@@ -1,0 +1,123 @@
+"""Everything of a damaged database that still verifies, saved into a new one.
+
+Whatever rows can be read come first (`holdfast.stores.sqlite_salvage`); then every state is decoded and
+every digest derived again, and what fails is left out and named. An effect whose result is lost stays, as
+one of which nobody knows how it ended: without it the step would be run a second time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.durable import sync_directory
+from holdfast.errors import InvalidUrl
+from holdfast.model import EffectQuery
+from holdfast.stores import file_in
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite_salvage import Salvaged, forget_result, salvage_rows, tenants_of
+from holdfast.verification import verify_store
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A checkpoint that could not be saved, and why; or the result of an effect."""
+
+    checkpoint_id: str | None
+    reason: str
+    session_id: str | None = None
+    effect_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What was saved, and what was lost.
+
+    ``lost_rows`` counts by table what could not be read at all; of checkpoints among them ``lost`` has the
+    ids where an index still knew them. ``remade_sessions`` had lost their own row.
+    """
+
+    target: Path
+    sessions: int
+    checkpoints: int
+    effects: int
+    logs: int
+    lost: tuple[Lost, ...]
+    lost_rows: dict[str, int]
+    remade_sessions: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """True when nothing was lost."""
+        return not (self.lost or self.lost_rows or self.remade_sessions)
+
+
+def salvage(
+    url: str | Path, target: Path, *, progress: Callable[[int], None] | None = None
+) -> SalvageReport:
+    """Save what still verifies of the SQLite file that ``url`` names into the new file ``target``.
+
+    The source is only read. The target appears whole or not at all. ``progress`` is called with the
+    number of checkpoints looked at.
+    """
+    if str(url).startswith(("memory:", "postgresql:", "postgres:")):
+        raise InvalidUrl("only a SQLite file can be salvaged; nothing was written")
+    source, _ = file_in(url)
+    if os.path.lexists(target):
+        raise InvalidUrl(f"{target} exists already; nothing was written. Name a new file")
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".holdfast-", dir=target.parent) as folder:
+        made = Path(folder, "salvaged.db")
+        rows = salvage_rows(source, made)
+        lost = [Lost(id_, "its row cannot be read") for id_ in rows.lost_checkpoints]
+        for tenant in tenants_of(made):
+            lost += _leave_out_damaged(made, tenant, progress)
+        _publish(made, target)
+    return _report(target, rows, lost)
+
+
+def _leave_out_damaged(
+    path: Path, tenant: str, progress: Callable[[int], None] | None
+) -> list[Lost]:
+    with SqliteStore(path, tenant=tenant) as store:
+        damaged = verify_store(store, progress=progress).damaged
+        checkpoints = [one for one in damaged if one.checkpoint_id is not None]
+        store.delete_checkpoints([str(one.checkpoint_id) for one in checkpoints])
+        keys = {(one.session_id, one.effect_key) for one in damaged if one.checkpoint_id is None}
+        effects = [
+            record
+            for record in store.list_effects(EffectQuery(status="done"))
+            if (record.session_id, record.key) in keys
+        ]
+        store.gc()
+    for record in effects:
+        forget_result(path, tenant, record)
+    return [Lost(one.checkpoint_id, one.reason, one.session_id, one.effect_key) for one in damaged]
+
+
+def _publish(made: Path, target: Path) -> None:
+    """Give a closed database its name, durably; never over a file that has it."""
+    with made.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.link(made, target)
+    # Not every system can open a directory; there the file system keeps its own order.
+    with suppress(OSError):
+        sync_directory(target.parent)
+
+
+def _report(target: Path, rows: Salvaged, lost: list[Lost]) -> SalvageReport:
+    left_out = sum(one.checkpoint_id is not None for one in lost) - len(rows.lost_checkpoints)
+    return SalvageReport(
+        target=target,
+        sessions=rows.taken["sessions"] + len(rows.remade_sessions),
+        checkpoints=rows.taken["session_checkpoints"] - left_out,
+        effects=rows.taken["effects"],
+        logs=rows.taken["session_logs"],
+        lost=tuple(lost),
+        lost_rows=dict(rows.lost),
+        remade_sessions=tuple(rows.remade_sessions),
+    )

@@ -1,0 +1,241 @@
+"""What can still be read of a damaged SQLite file, saved into a new one.
+
+Nothing is repaired in place: the damaged file is copied with its log, and only the copy is opened. Rows
+are read in ranges, and a range that cannot be read is halved until what is damaged stands alone. The
+new file has the present schema with all its checks, so a row that makes no sense is not taken over.
+Statements are made of the names in that schema, never of one that stands in the damaged file.
+
+What refers to something that was lost is made whole where that invents nothing: a session whose row is
+gone, but whose checkpoints are there, comes back as *interrupted* and of an unknown type.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from holdfast.errors import NotADatabase, StoreUnavailable
+from holdfast.model import EffectRecord
+from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile
+from holdfast.stores.sqlite_schema import check_schema, ensure_schema
+
+# In the order in which they refer to each other.
+TABLES: Final = (
+    "agents",
+    "sessions",
+    "session_checkpoints",
+    "chunks",
+    "checkpoint_writes",
+    "effects",
+    "session_logs",
+    "workspace_packs",
+)
+# What a page of 4 KB can hold at most, of rows without content: bounds the search for the last one.
+_ROWS_PER_PAGE: Final = 200
+# How the names of columns with times end.
+_TIMES: Final = ("_at", "_until", "_since")
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """How many rows of each table were taken over, and of how many it is known that they are lost."""
+
+    taken: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    # Of checkpoints whose rows cannot be read an index may still know the ids.
+    lost_checkpoints: list[str] = field(default_factory=list)
+    remade_sessions: list[str] = field(default_factory=list)
+
+
+def salvage_rows(source: Path, target: Path) -> Salvaged:
+    """Save every row of ``source`` that can be read into the new file ``target``.
+
+    The directory of the target is scratch space. Raises `StoreUnavailable` when there is no source, and
+    `NotADatabase` when not even its list of tables can be read. The source is not changed.
+    """
+    if not source.is_file():
+        raise StoreUnavailable(f"there is no file {source}")
+    copy = target.with_name("damaged.db")
+    for ending in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{source}{ending}", f"{copy}{ending}")
+    found = Salvaged()
+    damaged = _open_damaged(copy, str(source))
+    new = DatabaseFile(target, str(target), busy_timeout=1)
+    try:
+        new.open(lambda connection: ensure_schema(connection, new))
+        new.write(lambda connection: _fill(damaged, connection, found))
+    finally:
+        new.close()
+        damaged.close()
+    return found
+
+
+def forget_result(path: Path, tenant: str, record: EffectRecord) -> None:
+    """Let an effect whose result cannot be read count as one of which nobody knows how it ended."""
+    file = DatabaseFile(path, str(path), busy_timeout=1)
+    key = (tenant, record.session_id, record.key, record.occurrence)
+    try:
+        file.open(lambda connection: check_schema(connection, file))
+        file.write(lambda connection: connection.execute(SQL["sqlite.salvage.forget_result"], key))
+    finally:
+        file.close()
+
+
+def tenants_of(path: Path) -> list[str]:
+    """Return whose rows a file has."""
+    file = DatabaseFile(path, str(path), busy_timeout=1)
+    try:
+        file.open(lambda connection: check_schema(connection, file))
+        found = file.read(
+            lambda connection: connection.execute(SQL["sqlite.salvage.tenants"]).fetchall()
+        )
+    finally:
+        file.close()
+    return [str(tenant) for (tenant,) in found]
+
+
+def _open_damaged(copy: Path, name: str) -> apsw.Connection:
+    """Open a copy; a log that cannot be used is left aside, since the file before it may be whole."""
+    for attempt in ("with its log", "without"):
+        connection = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.pragma("cell_size_check", True)
+        try:
+            if connection.pragma("application_id") != APPLICATION_ID:
+                raise NotADatabase(f"{name} is no database of Holdfast; nothing was written")
+            tables = {table for (table,) in connection.execute(SQL["sqlite.tables"])}
+            if tables.issuperset(TABLES):
+                return connection
+            raise NotADatabase(f"{name} lacks tables that Holdfast has; nothing was written")
+        except apsw.Error as error:
+            connection.close()
+            if attempt == "without":
+                raise NotADatabase(
+                    f"{name}: not even the list of tables can be read ({error}). Nothing was written; "
+                    "restore the file from a backup"
+                ) from error
+            for ending in ("-wal", "-shm"):
+                Path(f"{copy}{ending}").unlink(missing_ok=True)
+        except NotADatabase:
+            connection.close()
+            raise
+    raise AssertionError("unreachable")
+
+
+def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged) -> None:
+    # Rows are looked at one by one and may come before those that they refer to.
+    connection.pragma("defer_foreign_keys", True)
+    for table in TABLES:
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        names = ", ".join(columns)
+        marks = ", ".join("?" * len(columns))
+        insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"  # nosec B608
+        taken = lost = 0
+        times = [at for at, column in enumerate(columns) if column.endswith(_TIMES)]
+        for row in _rows(damaged, table, names, _indexes(connection, table)):
+            try:
+                if row is None or not all(_is_time(row[at]) for at in times):
+                    lost += 1
+                    continue
+                connection.execute(insert, row)
+                taken += 1
+            except apsw.Error:
+                lost += 1
+        found.taken[table] = taken
+        if lost:
+            found.lost[table] = lost
+    found.lost_checkpoints = sorted(_known_ids(damaged) - _taken_ids(connection))
+    _make_whole(connection, found)
+
+
+def _is_time(value: Any) -> bool:
+    """Whether a column that has a time, or nothing, has one: the database itself does not look."""
+    try:
+        return value is None or datetime.fromisoformat(value).tzinfo is not None
+    except (TypeError, ValueError):
+        return False
+
+
+def _indexes(connection: apsw.Connection, table: str) -> list[str]:
+    """Return the indexes of a table by our own schema: a name in a damaged file may be anything."""
+    found = connection.execute(SQL["sqlite.salvage.indexes"], (table,)).fetchall()
+    return [str(name) for (name,) in found]
+
+
+def _rows(
+    damaged: apsw.Connection, table: str, names: str, indexes: list[str]
+) -> Iterator[tuple[Any, ...] | None]:
+    """Yield every row that can be read, and None for each that is known to be lost."""
+    read = (
+        f"SELECT {names} FROM {table} NOT INDEXED "  # nosec B608
+        "WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
+    )
+    known = _row_ids(damaged, table, indexes)
+    ranges = [(1, _last_row(damaged, table))]
+    while ranges:
+        first, last = ranges.pop()
+        try:
+            rows = damaged.execute(read, (first, last)).fetchall()
+        except (apsw.Error, UnicodeDecodeError):
+            if first == last:
+                # Where an index knows the row it was there; elsewhere it may never have been.
+                if first in known:
+                    yield None
+                continue
+            middle = (first + last) // 2
+            ranges += [(middle + 1, last), (first, middle)]
+        else:
+            yield from rows
+
+
+def _last_row(damaged: apsw.Connection, table: str) -> int:
+    with suppress(apsw.Error):
+        last = damaged.execute(f"SELECT max(rowid) FROM {table}").get  # nosec B608
+        return int(last or 0)
+    pages = 1
+    with suppress(apsw.Error):
+        pages = int(damaged.pragma("page_count"))
+    return pages * _ROWS_PER_PAGE
+
+
+def _row_ids(damaged: apsw.Connection, table: str, indexes: list[str]) -> set[int]:
+    """Return the numbers of rows that the table's indexes know of, as far as they can be read."""
+    found: set[int] = set()
+    for index in indexes:
+        # From both ends, since one damaged page stops a walk.
+        for order in ("", "DESC"):
+            walk = f"SELECT rowid FROM {table} INDEXED BY {index} ORDER BY rowid {order}"  # nosec B608
+            with suppress(apsw.Error):
+                found.update(int(row) for (row,) in damaged.execute(walk))
+    return found
+
+
+def _known_ids(damaged: apsw.Connection) -> set[str]:
+    found: set[str] = set()
+    for order in ("", "DESC"):
+        with suppress(apsw.Error):
+            walk = damaged.execute(SQL["sqlite.salvage.checkpoint_ids"] + order)
+            found.update(id_ for (id_,) in walk if isinstance(id_, str))
+    return found
+
+
+def _taken_ids(connection: apsw.Connection) -> set[str]:
+    return {id_ for (id_,) in connection.execute(SQL["sqlite.salvage.checkpoint_ids"])}
+
+
+def _make_whole(connection: apsw.Connection, found: Salvaged) -> None:
+    """Put back what rows refer to, so that everything in the new file fits together."""
+    connection.execute(SQL["sqlite.salvage.parents"])
+    remade = connection.execute(SQL["sqlite.salvage.sessions"]).fetchall()
+    found.remade_sessions = [str(id_) for (id_,) in remade]
+    connection.execute(SQL["sqlite.salvage.agents"])
+    connection.execute(SQL["sqlite.salvage.sequence"])

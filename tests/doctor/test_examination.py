@@ -1,0 +1,95 @@
+"""What the doctor says of an installation and a project; it changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast import SessionManager
+from holdfast.config import load_config
+from holdfast.doctor import Finding, examine
+from tests.doctor.test_salvage import fill, pages_of, ruin
+
+
+def look(project: Path) -> dict[str, Finding]:
+    opening = partial(SessionManager.open, project_dir=project, create=False)
+    return {one.name: one for one in examine(load_config(project), opening)}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".agents").mkdir(mode=0o700)
+    fill(tmp_path / ".agents" / "sessions.db")
+    return tmp_path
+
+
+def test_a_sound_project_has_no_bad_finding(project: Path) -> None:
+    found = look(project)
+    assert {one.level for one in found.values()} == {"ok"}
+    assert "3 sessions" in found["store"].text
+    assert found["structure"].text == "the database file is sound"
+
+
+def test_a_directory_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:
+    found = look(tmp_path)["store"]
+    assert found.level == "warning"
+    assert "holdfast init" in found.text
+
+
+def test_damage_is_found_and_salvage_advised(project: Path) -> None:
+    path = project / ".agents" / "sessions.db"
+    ruin(path, pages_of(path, "chunks")[0])
+    found = look(project)["structure"]
+    assert found.level == "bad"
+    assert found.advice is not None
+    assert "--salvage" in found.advice
+
+
+def test_a_file_that_is_no_database_is_found(project: Path) -> None:
+    (project / ".agents" / "sessions.db").write_bytes(b"not a database, though long enough" * 99)
+    found = look(project)["store"]
+    assert found.level == "bad"
+
+
+def test_what_others_may_read_is_named(project: Path) -> None:
+    path = project / ".agents" / "sessions.db"
+    path.chmod(0o644)
+    found = look(project)["permissions"]
+    assert found.level == "warning"
+    assert "sessions.db" in found.text
+
+
+def test_a_dead_worker_is_named(project: Path) -> None:
+    program = (
+        "import sys, time; from holdfast import SessionManager;"
+        f"m = SessionManager.open(project_dir={str(project)!r}, workspace=False);"
+        "m.resume_session('second'); print('held', flush=True); time.sleep(60)"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "held\n"
+        assert f"process {worker.pid}" in look(project)["leases"].text
+    finally:
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.communicate()
+    found = look(project)["leases"]
+    assert (found.level, found.advice) == ("warning", "holdfast recover")
+    assert "second" in found.text
+
+
+def test_a_password_is_not_shown(tmp_path: Path) -> None:
+    config = load_config(tmp_path, url="postgresql://user:secret@localhost:1/db")
+
+    def refuse() -> SessionManager:
+        return SessionManager.open(config.url, project_dir=tmp_path, create=False)
+
+    text = " ".join(f"{one.text} {one.advice}" for one in examine(config, refuse))
+    assert "postgresql://user@localhost:1/db" in text
+    assert "secret" not in text
