@@ -116,12 +116,26 @@ def read_event(data: bytes, *, agent: str | None = None, name: str | None = None
 
 
 def words_of(agent: str) -> Any:
-    """Return the module that knows an agent's words."""
-    import sys
+    """Return the module that knows an agent's words; the others are not imported."""
+    if agent == "claude-code":
+        from holdfast.hooks.agents import claude_code
 
-    name = f"holdfast.hooks.agents.{agent.replace('-', '_')}"
-    __import__(name)
-    return sys.modules[name]
+        return claude_code
+    if agent == "codex":
+        from holdfast.hooks.agents import codex
+
+        return codex
+    if agent == "gemini":
+        from holdfast.hooks.agents import gemini
+
+        return gemini
+    if agent == "opencode":
+        from holdfast.hooks.agents import opencode
+
+        return opencode
+    from holdfast.hooks.agents import generic
+
+    return generic
 
 
 def clean(text: str, limit: int) -> str:
