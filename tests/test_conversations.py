@@ -285,6 +285,25 @@ def test_nothing_to_do_is_said_of_the_newest_version(store: Store) -> None:
     assert (taken, items(other)) == (["new"], [])
 
 
+def test_a_change_is_refused_for_what_is_so_now(store: Store) -> None:
+    one, other = Conversations(store, "test"), Conversations(store, "test")
+
+    def add_to(expected: list[Any]) -> Change:
+        def add(last: Version | None) -> Draft | None:
+            found = last.state["items"] if last else []
+            if found != expected:
+                raise ValueError(f"{found}")
+            return Draft({"items": [*found, len(found)]})
+
+        return add
+
+    for number in range(6):
+        (one if number % 2 else other).change("t", add_to(list(range(number))))
+    with pytest.raises(ValueError, match="0, 1, 2, 3, 4, 5"):
+        other.change("t", add_to([0]))
+    assert items(one) == [0, 1, 2, 3, 4, 5]
+
+
 def test_what_another_face_stored_is_gone_on_from(conversations: Conversations) -> None:
     for number in range(3):
         conversations.change("t", adding(number))

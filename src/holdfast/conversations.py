@@ -135,20 +135,27 @@ class Conversations:
     ) -> Version | None:
         """Store what ``change`` makes of the last version; return the last one then.
 
-        It is durable when this returns. ``about`` is the metadata of a session that is new.
+        It is durable when this returns. What ``change`` raises goes on, once it was said of the newest
+        version. ``about`` is the metadata of a session that is new.
         """
         key = (thread_id, namespace)
         # What this process stored last is the newest as a rule; the store says when it is not.
         last = self._latest.find(key) or self.read(*key)
         while True:
-            draft = change(last)
-            if draft is None and self._is_newest(key, last):
-                return last
+            draft = refusal = None
             try:
-                if draft is not None:
+                draft = change(last)
+            except Exception as error:
+                refusal = error
+            if draft is not None:
+                try:
                     return self._put(key, draft, last, about)
-            except StaleWriter:
-                pass  # somebody else was faster
+                except StaleWriter:
+                    pass  # somebody else was faster
+            elif self._is_newest(key, last):
+                if refusal is not None:
+                    raise refusal
+                return last
             last = self.read(*key)
 
     def replace(

@@ -222,6 +222,25 @@ def test_of_savers_at_once_one_wins_and_the_others_hear_of_it(store: Store) -> N
     asyncio.run(work())
 
 
+def test_stores_that_take_turns_do_not_take_each_other_for_conflicts(store: Store) -> None:
+    async def work() -> None:
+        stores = [HoldfastConversationStore(store), HoldfastConversationStore(store)]
+        await begin(stores[0], "c", "0")
+        for number in range(1, 6):
+            mine = stores[number % 2]
+            conversation = await mine.load("c")
+            assert conversation is not None
+            conversation.messages.append(said(str(number)))
+            await mine.save(conversation)
+        assert texts(await stores[0].load("c")) == ["0", "1", "2", "3", "4", "5"]
+        await stores[0].delete("c")
+        assert await stores[1].load("c") is None
+        await begin(stores[1], "c", "new")
+        assert texts(await stores[0].load("c")) == ["new"]
+
+    asyncio.run(work())
+
+
 def test_a_rollback_takes_a_conversation_back(store: Store) -> None:
     async def work() -> None:
         conversations = HoldfastConversationStore(store)

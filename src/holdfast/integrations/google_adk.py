@@ -1,0 +1,301 @@
+"""Google ADK: sessions with their events and state in a Holdfast store.
+
+A session is a thread that holds its events and its own state. What events say about ``app:`` and
+``user:`` keys is shared, and kept in threads of their own. An event is stored first, together with a
+note of what it says about those; the note goes when that has been stored too, so whoever reads a
+session after a crash between the two does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
+from holdfast.errors import MissingExtra, StaleWriter, StateNotSerializable
+from holdfast.stores import Store
+from holdfast.waiting import in_thread
+
+try:
+    from google.adk.errors import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events import Event
+    from google.adk.platform import time as platform_time
+    from google.adk.platform import uuid as platform_uuid
+    from google.adk.sessions import BaseSessionService, Session, State
+    from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+except ModuleNotFoundError as error:
+    raise MissingExtra("google-adk", "An adapter for Google ADK") from error
+
+_KIND: Final = "google-adk"
+_SHARED: Final = "google-adk-state"
+# A state of that size is kept with the metadata too, so that a listing reads no events.
+_SMALL: Final = 4096
+
+
+class HoldfastSessionService(BaseSessionService):
+    """Keeps sessions in a store, which is given, or opened from its URL and closed by `close`.
+
+    An event is durable when `append_event` returns. A session object that others have overtaken gets
+    ``StaleSessionError``, and nothing is stored.
+    """
+
+    def __init__(
+        self, where: Store | str | Path, *, max_versions: float | None = DEFAULT_CAP
+    ) -> None:
+        self._sessions = Conversations(where, _KIND, max_versions=max_versions)
+        self._shared = Conversations(self._sessions.store, _SHARED, max_versions=max_versions)
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session. Raises ``AlreadyExistsError`` for an id that the user has already."""
+        own, scoped = _split(_plain(state or {}))
+        session_id = (session_id or "").strip() or platform_uuid.new_uuid()
+        about = {"app": app_name, "user": user_id, "session": session_id}
+        draft = _draft(own, [], platform_time.get_time(), scoped)
+
+        def create() -> Version:
+            thread = joined(*about.values())
+            version = self._sessions.replace(thread, draft, after=None, about=about)
+            return self._settle(about, version)
+
+        try:
+            return await self._session(about, await in_thread(create))
+        except StaleWriter:
+            raise AlreadyExistsError(f"Session with id {session_id} already exists.") from None
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session, all of its events or those that ``config`` asks for, or None."""
+        about = {"app": app_name, "user": user_id, "session": session_id.strip()}
+        version = await in_thread(self._read, about)
+        return None if version is None else await self._session(about, version, config)
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """List the sessions of an app, or of one of its users, without events, oldest first."""
+        wanted = {"app": app_name} | ({} if user_id is None else {"user": user_id})
+        none = GetSessionConfig(num_recent_events=0)
+        sessions = [
+            await self._session(about, version, none)
+            for about, version in await in_thread(self._list, wanted)
+        ]
+        sessions.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return ListSessionsResponse(sessions=sessions)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Erase a session. State of the app and of the user stays."""
+        await in_thread(self._sessions.erase, joined(app_name, user_id, session_id.strip()))
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return what is kept about a user, without the prefix ``user:``."""
+        return await in_thread(self._values, joined(app_name, user_id))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Store an event and what it changes; the same event again changes nothing.
+
+        Raises ``StaleSessionError`` when the session was changed since this object was read, and
+        ``SessionNotFoundError`` when it is gone.
+        """
+        if event.partial:
+            return event
+        about = {"app": session.app_name, "user": session.user_id, "session": session.id}
+        before = session.state.copy()
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        try:
+            version = await in_thread(self._append, about, session, _document(event))
+        except BaseException:
+            session.state = before
+            raise
+        if version is None:
+            return event
+        session._storage_update_marker = _marker(version)
+        session.last_update_time = event.timestamp
+        return self._commit_event_to_session(session, event)
+
+    async def close(self) -> None:
+        """Close the store if it was opened here."""
+        await in_thread(self._sessions.close)
+
+    def _append(
+        self, about: Mapping[str, str], session: Session, document: dict[str, Any]
+    ) -> Version | None:
+        own, scoped = _split(document.get("actions", {}).get("state_delta", {}))
+        known: list[bool] = []
+
+        def add(last: Version | None) -> Draft | None:
+            if last is None:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
+            events = last.state["events"]
+            known[:] = [one == document for one in events if one["id"] == document["id"]]
+            if any(known):
+                return None
+            if _is_stale(session, last):
+                raise StaleSessionError(
+                    f"Session {session.id} was changed since it was read. Nothing was stored: get it "
+                    f"again and repeat."
+                )
+            state = {**last.state["state"], **own}
+            return _draft(state, [*events, document], document["timestamp"], scoped)
+
+        version = self._sessions.change(joined(*about.values()), add)
+        return None if any(known) or version is None else self._settle(about, version)
+
+    def _settle(self, about: Mapping[str, str], version: Version) -> Version:
+        """Store what a version says about the state of app and user, then take the note away."""
+        scoped = version.state.get("scoped")
+        if scoped is None:
+            return version
+        self._merge(joined(about["app"]), scoped["app"])
+        self._merge(joined(about["app"], about["user"]), scoped["user"])
+
+        def clear(last: Version | None) -> Draft | None:
+            # Whoever went on from it has read it first, and then there is nothing left to do.
+            if last is None or last.id != version.id:
+                return None
+            kept = last.state
+            return _draft(kept["state"], kept["events"], kept["update_time"], {})
+
+        self._sessions.change(joined(*about.values()), clear)
+        return version
+
+    def _merge(self, thread: str, delta: dict[str, Any]) -> None:
+        def merge(last: Version | None) -> Draft | None:
+            values = {} if last is None else last.state["values"]
+            return Draft({"values": {**values, **delta}}) if delta else None
+
+        self._shared.change(thread, merge)
+
+    def _read(self, about: Mapping[str, str]) -> Version | None:
+        version = self._sessions.read(joined(*about.values()))
+        if version is not None and "scoped" in version.state:
+            self._settle(about, version)
+            return self._read(about)
+        return version
+
+    def _list(self, wanted: Mapping[str, str]) -> list[tuple[dict[str, str], Version]]:
+        found = []
+        for thread in self._sessions.threads(wanted):
+            about = {key: (thread.metadata or {})[key] for key in ("app", "user", "session")}
+            head = self._sessions.head(thread.id)
+            summary = (head.metadata or {}).get("summary") if head is not None else None
+            if head is not None and summary is not None:
+                found.append((about, Version(head, summary)))
+            elif (version := self._read(about)) is not None:
+                found.append((about, version))
+        return found
+
+    def _values(self, thread: str) -> dict[str, Any]:
+        version = self._shared.read(thread)
+        return {} if version is None else version.state["values"]
+
+    async def _session(
+        self,
+        about: Mapping[str, str],
+        version: Version,
+        config: GetSessionConfig | None = None,
+    ) -> Session:
+        app, user = about["app"], about["user"]
+        of_app = await in_thread(self._values, joined(app))
+        of_user = await in_thread(self._values, joined(app, user))
+        session = Session(
+            app_name=app,
+            user_id=user,
+            id=about["session"],
+            state={
+                **version.state["state"],
+                **{State.APP_PREFIX + key: value for key, value in of_app.items()},
+                **{State.USER_PREFIX + key: value for key, value in of_user.items()},
+            },
+            events=[
+                Event.model_validate_json(orjson.dumps(one))
+                for one in _chosen(version.state.get("events", []), config)
+            ],
+            last_update_time=version.state["update_time"],
+        )
+        session._storage_update_marker = _marker(version)
+        return session
+
+
+def _draft(
+    state: dict[str, Any], events: list[Any], update_time: float, scoped: dict[str, Any]
+) -> Draft:
+    kept = {"state": state, "update_time": update_time}
+    document = {**kept, "events": events}
+    if any(scoped.values()):
+        return Draft({**document, "scoped": scoped})
+    small = len(orjson.dumps(state)) <= _SMALL
+    return Draft(document, {"summary": kept} if small else None)
+
+
+def _split(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what belongs to the session itself, and what to the app and the user."""
+    own: dict[str, Any] = {}
+    scoped: dict[str, Any] = {"app": {}, "user": {}}
+    for key, value in delta.items():
+        if key.startswith(State.APP_PREFIX):
+            scoped["app"][key.removeprefix(State.APP_PREFIX)] = value
+        elif key.startswith(State.USER_PREFIX):
+            scoped["user"][key.removeprefix(State.USER_PREFIX)] = value
+        elif not key.startswith(State.TEMP_PREFIX):
+            own[key] = value
+    return own, scoped
+
+
+def _marker(version: Version) -> str | None:
+    """Return what tells whether a session has changed: how many events it has, and the last one."""
+    events = version.state.get("events")
+    return None if events is None else f"{len(events)} {events[-1]['id'] if events else ''}"
+
+
+def _is_stale(session: Session, last: Version) -> bool:
+    if session._storage_update_marker is not None:
+        return bool(session._storage_update_marker != _marker(last))
+    return bool(last.state["update_time"] > session.last_update_time)
+
+
+def _chosen(events: list[Any], config: GetSessionConfig | None) -> list[Any]:
+    if config is None:
+        return events
+    if config.num_recent_events is not None:
+        events = events[-config.num_recent_events :] if config.num_recent_events else []
+    if config.after_timestamp is not None:
+        late = [one["timestamp"] >= config.after_timestamp for one in events]
+        # From the first one after the last that is too early.
+        events = events[len(late) - late[::-1].index(False) :] if False in late else events
+    return events
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(to_jsonable_python(state))
+    except PydanticSerializationError as error:
+        raise StateNotSerializable("$.state", str(error)) from None
+
+
+def _document(event: Event) -> dict[str, Any]:
+    # The event itself would put the names of such values in their place.
+    _plain(event.actions.state_delta)
+    try:
+        return dict(orjson.loads(event.model_dump_json(exclude_none=True)))
+    except PydanticSerializationError as error:
+        raise StateNotSerializable("$.event", str(error)) from None

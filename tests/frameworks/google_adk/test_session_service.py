@@ -1,0 +1,291 @@
+"""The session service does what those of ADK do, and notices a writer that was overtaken."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events import Event, EventActions
+from google.adk.sessions import InMemorySessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.genai import types
+
+from holdfast import SessionManager
+from holdfast.errors import StateNotSerializable
+from holdfast.integrations import google_adk
+from holdfast.integrations.google_adk import HoldfastSessionService
+from holdfast.stores import Store
+from tests.docstrings import undescribed
+from tests.frameworks.google_adk.shop import WHO, content, make_runner, say
+from tests.frameworks.programs import race, run_example, start
+from tests.pages import ROOT, run_page
+
+PAGE = ROOT / "docs" / "how-to" / "google-adk.md"
+Plan = Callable[[Any], Any]
+
+
+def event(number: int, **delta: Any) -> Event:
+    return Event(
+        id=f"e{number}",
+        author="clerk",
+        timestamp=1000.0 + number,
+        actions=EventActions(state_delta={key.replace("_", ":"): delta[key] for key in delta}),
+    )
+
+
+def picture(session: Session | None) -> Any:
+    if session is None:
+        return None
+    document = session.model_dump(mode="json", exclude_none=True)
+    document.pop("last_update_time" if not session.events else "", None)
+    return document
+
+
+async def appending(service: Any) -> Any:
+    session = await service.create_session(
+        **WHO, state={"a": 1, "user:b": 2, "app:c": 3, "temp:d": 4}
+    )
+    seen = [picture(session)]
+    for one in (
+        event(1, a=2, x={"k": [None, "ü"]}),
+        event(2, user_b=3, app_c=None),
+        event(3, temp_t=1),
+    ):
+        assert await service.append_event(session, one) is one
+        seen += [picture(session), picture(await service.get_session(**WHO))]
+    partial = event(4, a=9)
+    partial.partial = True
+    await service.append_event(session, partial)
+    again = event(2, user_b=3, app_c=None)
+    again.timestamp = session.events[1].timestamp
+    await service.append_event(session, again)
+    seen += [picture(session), picture(await service.get_session(**WHO))]
+    return [*seen, await service.get_user_state(app_name="shop", user_id="ann")]
+
+
+async def choosing(service: Any) -> Any:
+    session = await service.create_session(**WHO)
+    for number in (1, 2, 3, 5, 4):
+        await service.append_event(session, event(number))
+    configs = [
+        GetSessionConfig(num_recent_events=recent, after_timestamp=after)
+        for recent in (None, 0, 2, 9)
+        for after in (None, 0.0, 1003.0, 1004.5, 2000.0)
+    ]
+    found = [await service.get_session(**WHO, config=config) for config in configs]
+    return [[one.id for one in session.events] for session in found]
+
+
+async def listing(service: Any) -> Any:
+    for number, (app, user, name) in enumerate(
+        [
+            ("shop", "ann", "s1"),
+            ("shop", "bob", "s1"),
+            ("shop", "ann", " s2 "),
+            ("bank", "ann", "s1"),
+        ]
+    ):
+        session = await service.create_session(app_name=app, user_id=user, session_id=name)
+        await service.append_event(
+            session, event(9 - number, n=number, user_n=number, big="x" * 5000 * number)
+        )
+    seen = []
+    asked: list[tuple[str, str | None]] = [
+        ("shop", None),
+        ("shop", "ann"),
+        ("bank", None),
+        ("shop", "nobody"),
+        ("x", None),
+    ]
+    for app, whose in asked:
+        listed = (await service.list_sessions(app_name=app, user_id=whose)).sessions
+        seen.append([(one.user_id, one.id, one.state, one.last_update_time) for one in listed])
+    await service.delete_session(app_name="shop", user_id="ann", session_id="s2")
+    await service.delete_session(app_name="shop", user_id="ann", session_id="never")
+    gone = await service.get_session(app_name="shop", user_id="ann", session_id="s2")
+    unknown = await service.get_session(app_name="shop", user_id="x", session_id="s1")
+    left = (await service.list_sessions(app_name="shop")).sessions
+    kept = await service.get_user_state(app_name="shop", user_id="ann")
+    return [seen, gone, unknown, [one.id for one in left], kept]
+
+
+async def refusing(service: Any) -> Any:
+    session = await service.create_session(**WHO)
+    with pytest.raises(AlreadyExistsError):
+        await service.create_session(**WHO, state={"app:x": "not stored"})
+    await service.delete_session(**WHO)
+    with pytest.raises(SessionNotFoundError):
+        await service.append_event(session, event(1, app_x="not stored"))
+    new = await service.create_session(app_name="shop", user_id="ann")
+    return [await service.get_session(**WHO), new.state, len(new.id)]
+
+
+async def running(service: Any) -> Any:
+    runner = make_runner(service)
+    await service.create_session(**WHO, state={"given": 1})
+    invocations = []
+    for text in ("one", "two", "three"):
+        events = await say(runner, text)
+        invocations.append(events[0].invocation_id)
+    before = await service.get_session(**WHO)
+    await runner.rewind_async(
+        user_id="ann", session_id="s", rewind_before_invocation_id=invocations[1]
+    )
+    after = await service.get_session(**WHO)
+    await say(runner, "four")
+    last = await service.get_session(**WHO)
+    texts = [
+        part.text for one in last.events for part in (one.content.parts if one.content else [])
+    ]
+    return [before.state, len(before.events), after.state, len(after.events), last.state, texts]
+
+
+@pytest.mark.parametrize("plan", [appending, choosing, listing, refusing, running])
+def test_it_does_what_the_service_of_the_package_does(store: Store, plan: Plan) -> None:
+    theirs = asyncio.run(plan(InMemorySessionService()))
+    assert asyncio.run(plan(HoldfastSessionService(store))) == theirs
+
+
+def test_contents_come_back_exactly(store: Store) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        session = await service.create_session(**WHO)
+        blob = types.Blob(data=b"\x00\xff" * 9, mime_type="image/png")
+        for part in ({"inline_data": blob}, {"text": "x\0ü"}, {"thought_signature": b"\xfe"}):
+            await service.append_event(session, Event(author="a", content=content("user", **part)))
+        found = await HoldfastSessionService(store).get_session(**WHO)
+        assert found is not None
+        assert found.events == session.events
+
+    asyncio.run(work())
+
+
+def test_a_writer_that_was_overtaken_is_refused_and_changes_nothing(store: Store) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        await service.create_session(**WHO, state={"n": 0})
+        one, other = [await HoldfastSessionService(store).get_session(**WHO) for _ in range(2)]
+        assert one is not None
+        assert other is not None
+        await service.append_event(one, event(1, n=1, app_n=1))
+        before = picture(other)
+        with pytest.raises(StaleSessionError):
+            await service.append_event(other, event(2, n=2, app_n=2, temp_n=2))
+        assert picture(other) == before
+        # Reading a session makes nobody stale.
+        for _ in range(2):
+            await HoldfastSessionService(store).get_session(**WHO)
+        await service.append_event(one, event(3, user_n=3))
+        found = await service.get_session(**WHO)
+        assert found is not None
+        assert [item.id for item in found.events] == ["e1", "e3"]
+        assert found.state == {"n": 1, "app:n": 1, "user:n": 3}
+        # A session that somebody made by hand is judged by its time.
+        made = Session(app_name="shop", user_id="ann", id="s", last_update_time=1.0)
+        with pytest.raises(StaleSessionError):
+            await service.append_event(made, event(4))
+        made.last_update_time = found.last_update_time
+        await service.append_event(made, event(5))
+
+    asyncio.run(work())
+
+
+def test_processes_append_at_once_and_all_of_it_is_there(shared_url: str) -> None:
+    async def prepare() -> None:
+        service = HoldfastSessionService(shared_url)
+        await service.create_session(**WHO)
+        await service.close()
+
+    asyncio.run(prepare())
+    shop = "tests.frameworks.google_adk.shop"
+    race([start(shop, "append", shared_url, name) for name in ("a", "b")])
+
+    async def look() -> None:
+        service = HoldfastSessionService(shared_url)
+        session = await service.get_session(**WHO)
+        assert session is not None
+        expected = {f"{name}{n}": n for name in ("a", "b") for n in range(10)}
+        assert session.state == expected | {f"app:{key}": n for key, n in expected.items()}
+        assert len(session.events) == 20
+        await service.close()
+
+    asyncio.run(look())
+
+
+def test_what_a_killed_process_left_half_is_finished_by_the_next(shared_url: str) -> None:
+    async def prepare() -> None:
+        service = HoldfastSessionService(shared_url)
+        await service.create_session(**WHO)
+        await service.close()
+
+    asyncio.run(prepare())
+    worker = start("tests.frameworks.google_adk.shop", "die", shared_url)
+    worker.communicate(timeout=120)
+    assert worker.returncode == -signal.SIGKILL
+
+    async def look() -> None:
+        service = HoldfastSessionService(shared_url)
+        [listed] = (await service.list_sessions(app_name="shop")).sessions
+        assert listed.state == {"own": 1, "user:mine": 2, "app:ours": 3}
+        session = await service.get_session(**WHO)
+        assert session is not None
+        assert session.state == listed.state
+        assert await service.append_event(session, event(1))
+        await service.close()
+
+    asyncio.run(look())
+
+
+def test_a_rollback_takes_a_session_back(store: Store) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        session = await service.create_session(**WHO)
+        for number in (1, 2):
+            await service.append_event(session, event(number, n=number))
+        with SessionManager(store, workspace=False).resume_session("shop/ann/s") as opened:
+            opened.rollback(opened.list_checkpoints()[1].id)
+        [listed] = (await service.list_sessions(app_name="shop")).sessions
+        assert listed.state == {"n": 1}
+        with pytest.raises(StaleSessionError):
+            await service.append_event(session, event(3))
+        found = await service.get_session(**WHO)
+        assert found is not None
+        await service.append_event(found, event(3, n=3))
+        assert [one.id for one in found.events] == ["e1", "e3"]
+
+    asyncio.run(work())
+
+
+def test_what_cannot_be_stored_is_refused_and_nothing_changes(store: Store) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        with pytest.raises(StateNotSerializable):
+            await service.create_session(**WHO, state={"x": object()})
+        session = await service.create_session(**WHO)
+        with pytest.raises(StateNotSerializable):
+            await service.append_event(session, event(1, x=object()))
+        assert picture(await service.get_session(**WHO)) == picture(session)
+
+    asyncio.run(work())
+
+
+def test_every_public_name_is_described() -> None:
+    assert undescribed(google_adk) == []
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(PAGE)
+
+
+def test_the_example_goes_on_in_another_process(tmp_path: Path) -> None:
+    assert run_example("google-adk.py", tmp_path, "milk") == "noted; the list: milk"
+    assert run_example("google-adk.py", tmp_path, "bread") == "noted; the list: milk, bread"
+    assert run_example("google-adk.py", tmp_path, "--rewind") == "the list: milk"
