@@ -171,6 +171,8 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
             )
         drafts = []
         for index, (channel, value) in enumerate(writes):
+            if not isinstance(channel, str):
+                raise InvalidIdentifier(f"thread {thread_id!r}: {channel!r:.80} is no channel")
             frozen = self._values.frozen(value, thread_id, channel)
             try:
                 encoded = StateEncoder().encode({"value": frozen})

@@ -1,0 +1,81 @@
+"""A graph of ten nodes that is killed at a chosen write of its checkpointer.
+
+Run as ``python -m tests.integrations.langgraph.killed URL THREAD DONE AT``: nodes write their number into
+the file DONE as the last thing they do; the process kills itself with SIGKILL right before the write number
+AT of its saver, counted over put and put_writes. A number that is never reached lets it end.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+import sys
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+
+from holdfast.integrations.langgraph import HoldfastSaver
+
+NODES = 10
+
+
+class State(TypedDict, total=False):
+    done: Annotated[list[int], operator.add]
+
+
+class Doomed(HoldfastSaver):
+    """Dies before one of its writes."""
+
+    def __init__(self, url: str, at: int) -> None:
+        super().__init__(url)
+        self._left = at
+        self._counting = Lock()
+
+    def _count(self) -> None:
+        with self._counting:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def put(self, *args: Any, **kwargs: Any) -> Any:
+        self._count()
+        return super().put(*args, **kwargs)
+
+    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+        self._count()
+        super().put_writes(*args, **kwargs)
+
+
+def build(saver: HoldfastSaver, log: Path) -> Any:
+    def node(number: int) -> Any:
+        def run(state: State) -> State:
+            with log.open("a") as file:
+                print(number, file=file)
+            return {"done": [number]}
+
+        return run
+
+    builder = StateGraph(State)
+    before = START
+    for number in range(1, NODES + 1):
+        builder.add_node(f"n{number}", node(number))
+        builder.add_edge(before, f"n{number}")
+        before = f"n{number}"
+    builder.add_edge(before, END)
+    return builder.compile(checkpointer=saver)
+
+
+def main(url: str, thread_id: str, log: str, at: str) -> None:
+    with Doomed(url, int(at)) as saver:
+        graph = build(saver, Path(log))
+        thread: Any = {"configurable": {"thread_id": thread_id}}
+        begun = saver.get_tuple(thread) is not None
+        # Durable before the next step begins: what ran and was not stored would run again.
+        graph.invoke(None if begun else {"done": []}, thread, durability="sync")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,152 @@
+"""Bad input and damaged rows: a typed error that says where, nothing executed, nothing lost."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from holdfast.errors import (
+    InputError,
+    IntegrityError,
+    InvalidIdentifier,
+    StateNotSerializable,
+)
+from holdfast.integrations.langgraph import HoldfastSaver
+from tests.integrations.langgraph.graphs import at, checkpoint, id_of
+
+BAD_IDS: list[Any] = [
+    {"$gt": ""},
+    "x" * 1_000_000,
+    "nul\0",
+    "\ud800",
+    "",
+    None,
+    ["t"],
+    1.5,
+    b"t",
+    True,
+]
+NAMES = ["dict", "megabyte", "nul", "surrogate", "empty", "none", "list", "float", "bytes", "bool"]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS, ids=NAMES)
+def test_a_bad_thread_id_is_refused_by_every_method(saver: HoldfastSaver, bad: Any) -> None:
+    saver.put(at("good"), checkpoint({"a": 1}), {}, {})
+    config = at(bad)
+    calls: list[Any] = [
+        lambda: saver.get_tuple(config),
+        lambda: list(saver.list(config)),
+        lambda: saver.put(config, checkpoint(), {}, {}),
+        lambda: saver.put_writes(at(bad, "c"), [("a", 1)], "task"),
+        lambda: saver.delete_thread(bad),
+        lambda: saver.copy_thread("good", bad),
+        lambda: saver.copy_thread(bad, "other"),
+        lambda: saver.prune([bad]),
+        lambda: saver.prune([bad], strategy="delete"),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidIdentifier):
+            call()
+    assert [found.config["configurable"]["thread_id"] for found in saver.list(None)] == ["good"]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"$gt": ""}, "x" * 5000, "nul\0", 7], ids=["dict", "long", "nul", "int"]
+)
+def test_bad_namespaces_and_checkpoint_ids_are_refused(saver: HoldfastSaver, bad: Any) -> None:
+    with pytest.raises(InputError):
+        saver.get_tuple(at(namespace=bad))
+    with pytest.raises(InputError):
+        saver.put(at(), checkpoint({}, bad), {}, {})
+    with pytest.raises(InputError):
+        saver.get_tuple(at(checkpoint_id=bad))
+    with pytest.raises(InputError):
+        saver.put_writes(at(checkpoint_id="c", namespace=bad), [("a", 1)], "task")
+    assert list(saver.list(None)) == []
+
+
+@pytest.mark.parametrize("config", [{}, {"configurable": {}}, {"configurable": 3}, None, "t"],
+                         ids=["empty", "no thread", "number", "none", "text"])  # fmt: skip
+def test_a_config_without_a_thread_is_refused(saver: HoldfastSaver, config: Any) -> None:
+    with pytest.raises(InvalidIdentifier):
+        saver.get_tuple(config)
+
+
+def test_numbers_and_uuids_are_thread_ids_as_everywhere_in_langgraph(saver: HoldfastSaver) -> None:
+    saver.put(at(7), checkpoint(), {}, {})  # type: ignore[arg-type]
+    assert saver.get_tuple(at("7")) is not None
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["' OR '1'='1", "source') = '' OR 1=1 --", '"; DROP TABLE sessions; --', "a.b", "$.source", "nul\0"],
+    ids=["quote", "paren", "drop", "dotted", "path", "nul"],
+)  # fmt: skip
+def test_sql_in_the_keys_and_values_of_a_filter_is_only_text(
+    saver: HoldfastSaver, key: str
+) -> None:
+    saver.put(at(), checkpoint({"a": 1}), {"source": "loop"}, {})
+    wrong: list[dict[str, Any]] = [{key: "loop"}, {"source": key}, {key: {"$ne": ""}}]
+    for wanted in wrong:
+        with suppress(InputError):
+            assert list(saver.list(at(), filter=wanted)) == []
+    notes: Any = {key: "yes"}
+    if "\0" not in key:
+        saver.put(at(), checkpoint({"a": 2}), notes, {})
+        (found,) = saver.list(at(), filter={key: "yes"})
+        assert found.checkpoint["channel_values"] == {"a": 2}
+    assert saver.get_tuple(at()) is not None
+
+
+@pytest.mark.parametrize("channel", [{"a": 1}, 7, "nul\0"], ids=["dict", "int", "nul"])
+def test_a_bad_channel_is_refused(saver: HoldfastSaver, channel: Any) -> None:
+    with pytest.raises(InputError):
+        saver.put_writes(at(checkpoint_id="c"), [("fine", 1), (channel, 1)], "task")
+    assert saver.store.list_writes("t", "", ["c"]) == []
+
+
+@pytest.mark.parametrize("bad", ["\ud800", {"k\ud800": 1}], ids=["text", "key"])
+def test_a_value_without_a_stored_form_names_thread_and_channel(
+    saver: HoldfastSaver, bad: Any
+) -> None:
+    stored = saver.put(at("t7"), checkpoint({"a": 1}), {}, {})
+    with pytest.raises(StateNotSerializable, match=r"thread 't7'.*bad"):
+        saver.put(stored, checkpoint({"bad": [bad]}), {}, {})
+    with pytest.raises(StateNotSerializable, match="thread 't7', channel 'bad'"):
+        saver.put_writes(stored, [("bad", [bad])], "task")
+    found = saver.get_tuple(at("t7"))
+    assert found is not None
+    assert found.config == stored
+
+
+@pytest.mark.parametrize("what", ["manifest", "chunk", "write", "not a graph's"])
+def test_a_damaged_row_is_named_and_the_others_stay_readable(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "a.db"
+    with HoldfastSaver(path) as saver:
+        good = saver.put(at("good"), checkpoint({"big": "g" * 9000}), {}, {})
+        bad = saver.put(at("bad"), checkpoint({"big": "b" * 9000}), {}, {})
+        saver.put_writes(bad, [("out", "w" * 9000)], "task")
+    with apsw.Connection(str(path)) as connection:
+        damage = {
+            "manifest": "UPDATE session_checkpoints SET state_snapshot = "
+            "replace(state_snapshot, 'channel_versions', 'channel_Versions') WHERE session_id = 'bad'",
+            "chunk": "UPDATE chunks SET data = x'00', codec = 0 WHERE digest IN (SELECT "
+            "substr(refs, 1, 33) FROM session_checkpoints WHERE session_id = 'bad')",
+            "write": "UPDATE checkpoint_writes SET manifest = replace(manifest, 'value', 'Value')",
+            "not a graph's": "UPDATE session_checkpoints SET (state_snapshot, refs) = "
+            "(SELECT manifest, refs FROM checkpoint_writes) WHERE session_id = 'bad'",
+        }  # fmt: skip
+        connection.execute(damage[what])
+        assert connection.changes() == 1
+    with HoldfastSaver(path) as saver:
+        for read in (lambda: saver.get_tuple(bad), lambda: list(saver.list(at("bad")))):
+            with pytest.raises(IntegrityError, match="thread 'bad'") as refused:
+                read()
+            assert id_of(bad) in str(refused.value)
+        found = saver.get_tuple(good)
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"big": "g" * 9000}
