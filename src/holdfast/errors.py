@@ -42,6 +42,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── CheckpointExists
     │   ├── CheckpointProtected
     │   ├── BundleExists
+    │   ├── ConfirmationStale
     │   ├── CheckpointBusy
     │   ├── LeaseLost
     │   ├── AlreadyResumed
@@ -375,6 +376,12 @@ class BundleExists(ConflictError):
     """The file that a bundle was to be written to exists already."""
 
     code = "bundle_exists"
+
+
+class ConfirmationStale(ConflictError):
+    """What was confirmed is not what would happen now: something changed since it was looked at."""
+
+    code = "confirmation_stale"
 
 
 class AlreadyResumed(ConflictError):

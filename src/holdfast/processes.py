@@ -21,6 +21,10 @@ _NAMESPACE: Final = "/proc/self/ns/pid"
 # The name of a program may contain anything, a parenthesis too; what follows the last one does not.
 _STAT: Final = re.compile(rb".*\) (\S)(?: \S+){18} (\d+) ", re.DOTALL)
 _OWNER: Final = re.compile("process:(.*):([^:]*):([0-9]{1,18}):([^:]*)", re.DOTALL)
+# What stands between an agent and the programs that it starts.
+SHELLS: Final = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "holdfast"}
+)
 _UNKNOWN: Final = "-"
 
 

@@ -53,6 +53,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "drill": "Kill a worker again and again, and count what comes back.",
     "hooks": "Let a coding agent call Holdfast.",
     "hook": "Act on an event of a coding agent, for its hooks.",
+    "mcp": "Serve an agent over the Model Context Protocol.",
     "skill": "Install the skill for coding agents.",
     "schema": "Print the database schema as SQL.",
     "completion": "Print the completion script for a shell.",

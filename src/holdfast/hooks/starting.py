@@ -12,7 +12,7 @@ from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import SESSION_START, Event, clean
 from holdfast.leases import AGENT_PROCESS
 from holdfast.model import CheckpointQuery, SessionRecord, utc_now
-from holdfast.processes import ancestor
+from holdfast.processes import SHELLS, ancestor
 from holdfast.sessions import Session, SessionManager
 from holdfast.stores.base import first
 from holdfast.workspace.repository import read_head
@@ -21,10 +21,6 @@ AGENT_SESSION: Final = "agent_session"
 TRANSCRIPT: Final = "transcript_path"
 # A subagent that has a session of its own says whose it is.
 PARENT: Final = "parent_session_id"
-# What stands between an agent and its hooks.
-_SHELLS: Final = frozenset(
-    {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "holdfast"}
-)
 # Programs that have one session at a time: one that starts another has left the one before.
 _ONE_AT_A_TIME: Final = frozenset({"claude-code", "codex", "gemini"})
 _LOOKED_AT: Final = 50
@@ -125,7 +121,7 @@ def _create(
 
 def _about(event: Event) -> dict[str, Any]:
     about: dict[str, Any] = {AGENT_SESSION: key_of(event)}
-    process = ancestor(_SHELLS)
+    process = ancestor(SHELLS)
     if process is not None:
         about[AGENT_PROCESS] = str(process)
     if transcript := clean(event.text(TRANSCRIPT), _PATH_CHARACTERS):

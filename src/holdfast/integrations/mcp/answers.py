@@ -1,0 +1,254 @@
+"""What the tools answer: plain dataclasses, from which the protocol's schemas are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from holdfast.brief import Brief
+from holdfast.model import LogRecord, SessionRecord
+from holdfast.sessions import Checkpoint, Comparison, RollbackReport
+from holdfast.state.tags import tagged
+from holdfast.workspace.base import SavedFile, readable
+
+# An answer is read by a model: what is longer than this is cut, and says so.
+MOST: Final = 200
+STATE_BYTES: Final = 64 * 1024
+TEXT_CHARACTERS: Final = 20_000
+
+
+@dataclass
+class CheckpointInfo:
+    """One checkpoint. ``has_files`` tells whether the project's files can be rolled back to it."""
+
+    id: str
+    session_id: str
+    name: str
+    label: str | None
+    description: str | None
+    created_at: str
+    checkpoint_type: str
+    size_bytes: int
+    git_branch: str | None
+    git_commit: str | None
+    has_files: bool
+    resumable: bool
+
+
+@dataclass
+class PathNote:
+    """A path and what is to be said of it."""
+
+    path: str
+    note: str
+
+
+@dataclass
+class SavedCheckpoint:
+    """A checkpoint that is durable. ``problem`` tells why it has no files, if it has none."""
+
+    checkpoint: CheckpointInfo
+    skipped: list[PathNote] = field(default_factory=list)
+    problem: str | None = None
+
+
+@dataclass
+class CheckpointList:
+    """Checkpoints of a session, newest first."""
+
+    session_id: str
+    checkpoints: list[CheckpointInfo]
+
+
+@dataclass
+class ShownCheckpoint:
+    """A checkpoint with its state, as JSON with tags for what JSON lacks, and its files.
+
+    ``state`` is null where it is larger than an answer may be: ``keys`` names its parts, which can
+    be asked for one by one.
+    """
+
+    checkpoint: CheckpointInfo
+    state: dict[str, Any] | None
+    keys: list[str]
+    files: list[PathNote]
+    file_count: int
+
+
+@dataclass
+class Change:
+    """One change: of a value of the state, or of a file. ``text`` is the change itself, as a diff."""
+
+    kind: str
+    path: str
+    text: str = ""
+
+
+@dataclass
+class CheckpointDiff:
+    """What differs. ``left_out`` counts changes beyond what an answer may hold."""
+
+    before: str
+    after: str
+    state: list[Change]
+    files: list[Change]
+    left_out: int = 0
+
+
+@dataclass
+class RollbackAnswer:
+    """A rollback, or what it would do. ``confirmation`` is the token to carry out what is shown.
+
+    ``done`` is false for a preview. ``safety`` is the checkpoint that holds how things were; undo
+    returns to it.
+    """
+
+    done: bool
+    checkpoint: CheckpointInfo
+    state: bool
+    changes: list[Change]
+    left_alone: list[PathNote]
+    notes: list[str]
+    confirmation: str | None = None
+    safety: str | None = None
+    session_id: str | None = None
+    left_out: int = 0
+
+
+@dataclass
+class BriefAnswer:
+    """What to know before going on."""
+
+    session_id: str
+    verdict: str
+    text: str
+
+
+@dataclass
+class DecisionAnswer:
+    """A decision that is recorded."""
+
+    session_id: str
+    text: str
+    at: str
+
+
+@dataclass
+class PausedSession:
+    """A session that is paused, and the checkpoint that was saved for it."""
+
+    session_id: str
+    status: str
+    reason: str | None
+    checkpoint: CheckpointInfo
+
+
+def checkpoint_info(one: Checkpoint) -> CheckpointInfo:
+    """Return a checkpoint as tools answer with it."""
+    return CheckpointInfo(
+        id=one.id,
+        session_id=one.session_id,
+        name=one.name,
+        label=one.label,
+        description=one.description,
+        created_at=one.created_at.isoformat(),
+        checkpoint_type=one.checkpoint_type,
+        size_bytes=one.size_bytes,
+        git_branch=one.git_branch,
+        git_commit=one.git_commit,
+        has_files=one.workspace_commit is not None,
+        resumable=one.resumable,
+    )
+
+
+def saved_checkpoint(one: Checkpoint) -> SavedCheckpoint:
+    """Return what was saved, and what was left out."""
+    files = one.files
+    skipped = [PathNote(path, reason) for path, reason in files.get("skipped", ())[:MOST]]
+    return SavedCheckpoint(checkpoint_info(one), skipped, files.get("problem"))
+
+
+def shown_checkpoint(
+    one: Checkpoint, keys: list[str] | None, files: list[SavedFile]
+) -> ShownCheckpoint:
+    """Return a checkpoint with as much of its state as was asked for and fits."""
+    whole = one.state
+    wanted = whole if keys is None else {key: whole[key] for key in keys if key in whole}
+    state = tagged(wanted, "$")
+    fits = isinstance(state, dict) and len(orjson.dumps(state)) <= STATE_BYTES
+    return ShownCheckpoint(
+        checkpoint=checkpoint_info(one),
+        state=state if fits and isinstance(state, dict) else None,
+        keys=list(whole),
+        files=[PathNote(readable(file.path), f"{file.bytes} bytes") for file in files[:MOST]],
+        file_count=len(files),
+    )
+
+
+def checkpoint_diff(found: Comparison, before: str, after: str) -> CheckpointDiff:
+    """Return what differs between two checkpoints, or one and the present."""
+    state = [Change(one.kind, one.path, _value(one)) for one in found.state or ()]
+    files = [
+        Change(one.change.kind, readable(one.change.path), readable(one.text)[:TEXT_CHARACTERS])
+        for one in found.files or ()
+    ]
+    left = max(0, len(state) - MOST) + max(0, len(files) - MOST)
+    return CheckpointDiff(before, after, state[:MOST], files[:MOST], left)
+
+
+def _value(change: Any) -> str:
+    sides = []
+    if change.kind != "added":
+        sides.append(f"- {_text(change.before)}")
+    if change.kind != "removed":
+        sides.append(f"+ {_text(change.after)}")
+    return "\n".join(sides)
+
+
+def _text(value: object) -> str:
+    return orjson.dumps(tagged(value, "$")).decode()[:TEXT_CHARACTERS]
+
+
+def rollback_answer(
+    report: RollbackReport, *, confirmation: str | None = None, session: SessionRecord
+) -> RollbackAnswer:
+    """Return what a rollback did, or would do."""
+    files = report.files
+    changes: list[Change] = []
+    left_alone: list[PathNote] = []
+    if files is not None:
+        changes = [Change(one.kind, readable(one.path)) for one in files.changes]
+        changes += [Change("mode", readable(path)) for path in files.modes]
+        left_alone = [
+            PathNote(readable(one.path), one.reason) for one in (*files.kept, *files.conflicts)
+        ]
+    return RollbackAnswer(
+        done=not report.dry_run,
+        checkpoint=checkpoint_info(report.checkpoint),
+        state=report.state,
+        changes=changes[:MOST],
+        left_alone=left_alone[:MOST],
+        notes=list(report.notes),
+        confirmation=confirmation,
+        safety=None if report.safety is None else report.safety.name,
+        session_id=session.id,
+        left_out=max(0, len(changes) - MOST) + max(0, len(left_alone) - MOST),
+    )
+
+
+def brief_answer(brief: Brief) -> BriefAnswer:
+    """Return a brief."""
+    return BriefAnswer(brief.session.id, brief.preflight.verdict, brief.text)
+
+
+def decision_answer(line: LogRecord, text: str) -> DecisionAnswer:
+    """Return a decision that the log has."""
+    return DecisionAnswer(line.session_id, text, line.created_at.isoformat())
+
+
+def checkpoint_list(session_id: str, found: Iterable[Checkpoint]) -> CheckpointList:
+    """Return a listing."""
+    return CheckpointList(session_id, [checkpoint_info(one) for one in found])
