@@ -12,6 +12,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Pages that need a package which only the environment of `make test-frameworks` has, each with the
 # directory of tests/frameworks whose tests run it.
 ELSEWHERE = {
+    ROOT / "docs" / "how-to" / "agent-framework.md": "agent_framework",
     ROOT / "docs" / "how-to" / "google-adk.md": "google_adk",
     ROOT / "docs" / "how-to" / "pydantic-ai.md": "pydantic_ai",
     ROOT / "docs" / "how-to" / "claude-agent-sdk.md": "claude_agent_sdk",

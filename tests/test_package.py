@@ -75,12 +75,13 @@ def test_stored_data_never_becomes_code() -> None:
 @pytest.mark.parametrize(
     ("module", "package"),
     [
+        ("agent_framework", "agent_framework"),
         ("claude_agent_sdk", "claude_agent_sdk"),
         ("google_adk", "google.adk"),
         ("openai_agents", "agents"),
         ("pydantic_ai", "pydantic_ai"),
     ],
-    ids=["claude_agent_sdk", "google_adk", "openai_agents", "pydantic_ai"],
+    ids=["agent_framework", "claude_agent_sdk", "google_adk", "openai_agents", "pydantic_ai"],
 )
 def test_an_adapter_without_its_framework_names_the_extra(module: str, package: str) -> None:
     code = (

@@ -1,0 +1,271 @@
+"""Checkpoints of workflows come back as they were, and make objects of no class that is not allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_framework import (
+    Agent,
+    AgentExecutor,
+    AgentExecutorRequest,
+    BaseChatClient,
+    ChatResponse,
+    Content,
+    InMemoryCheckpointStorage,
+    Message,
+    WorkflowBuilder,
+    WorkflowCheckpoint,
+    WorkflowCheckpointException,
+    WorkflowEvent,
+    WorkflowMessage,
+)
+from pydantic import BaseModel
+
+from holdfast.errors import StateNotSerializable
+from holdfast.integrations import agent_framework
+from holdfast.integrations.agent_framework import HoldfastCheckpointStorage
+from holdfast.model import CheckpointQuery
+from holdfast.stores import Store
+from tests.docstrings import undescribed
+from tests.frameworks.agent_framework.shop import TYPES, Approval, Order, Size, go_on
+from tests.frameworks.programs import run_example, start
+from tests.pages import ROOT, run_page
+
+PAGE = ROOT / "docs" / "how-to" / "agent-framework.md"
+
+
+class Note(BaseModel):
+    text: str
+    when: datetime
+
+
+@dataclass
+class Secret:
+    word: str
+
+
+def checkpoint(number: int, workflow: str = "w", **fields: Any) -> WorkflowCheckpoint:
+    return WorkflowCheckpoint(
+        workflow_name=workflow,
+        graph_signature_hash="hash",
+        checkpoint_id=f"c{number}",
+        timestamp=datetime.fromtimestamp(number, UTC).isoformat(),
+        iteration_count=number,
+        **fields,
+    )
+
+
+async def keeping(storage: Any) -> Any:
+    seen: list[Any] = [await storage.get_latest(workflow_name="w"), await storage.delete("c1")]
+    seen += [await storage.save(checkpoint(number, state={"n": [number]})) for number in (1, 2, 3)]
+    await storage.save(checkpoint(4, "other"))
+    again = checkpoint(2, state={"n": "replaced"})
+    await storage.save(again)
+    again.state["n"] = "changed later"
+    seen += [await storage.load(f"c{number}") for number in (1, 2, 3, 4)]
+    for workflow in ("w", "other", "nowhere"):
+        seen.append(await storage.list_checkpoints(workflow_name=workflow))
+        seen.append(await storage.list_checkpoint_ids(workflow_name=workflow))
+        seen.append(await storage.get_latest(workflow_name=workflow))
+    seen += [await storage.delete("c3"), await storage.delete("c3")]
+    with pytest.raises(WorkflowCheckpointException):
+        await storage.load("c3")
+    latest = await storage.get_latest(workflow_name="w")
+    latest.state["n"] = "changed"
+    return [*seen, await storage.get_latest(workflow_name="w")]
+
+
+def test_it_does_what_the_storage_of_the_package_does(store: Store) -> None:
+    theirs = asyncio.run(keeping(InMemoryCheckpointStorage()))
+    assert asyncio.run(keeping(HoldfastCheckpointStorage(store))) == theirs
+
+
+def test_everything_comes_back_as_it_was(store: Store) -> None:
+    order = Order(7, Size.LARGE, ("a", "b"))
+    state = {
+        "plain": [1, 2.5, None, True, "ü\0", b"\xff", (1, (2,)), {3, 4}, frozenset({5})],
+        "time": datetime(2026, 1, 2, tzinfo=UTC),
+        "objects": {
+            "order": order,
+            "sizes": [Size.SMALL],
+            "note": Note(text="x", when=datetime.now(UTC)),
+        },
+        "looks like one": {"$class": "tests:Secret", "value": {"$class": "dict", "items": {}}},
+        "inner": checkpoint(9, "sub", state={"order": order}),
+    }
+    messages = [Message(role="user", contents=["hello", Content.from_text("there")])]
+    sent = WorkflowMessage(
+        data=AgentExecutorRequest(messages=messages), source_id="a", target_id="b"
+    )
+    event = WorkflowEvent.request_info(
+        request_id="r", source_executor_id="a", request_data=Approval(order), response_type=bool
+    )
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[*TYPES, Note])
+        given = checkpoint(
+            1, state=state, messages={"a": [sent]}, pending_request_info_events={"r": event}
+        )
+        await storage.save(given)
+        found = await HoldfastCheckpointStorage(store, types=[*TYPES, Note]).load("c1")
+        assert found.state == state
+        [[back]] = found.messages.values()
+        assert (back.source_id, back.target_id, back.type) == ("a", "b", sent.type)
+        assert [one.to_dict() for one in back.data.messages] == [one.to_dict() for one in messages]
+        asked = found.pending_request_info_events["r"]
+        assert (asked.data, asked.request_type, asked.response_type) == (event.data, Approval, bool)
+
+    asyncio.run(work())
+
+
+def test_a_class_that_is_not_allowed_is_refused_where_it_stands(store: Store) -> None:
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[Approval])
+        bad: list[tuple[dict[str, Any], str]] = [
+            ({"a": [{"b": Secret("x")}]}, r"\$\.state\.a\[0\]\.b.*Secret"),
+            ({"a": Approval(Order(1, Size.SMALL))}, r"\$\.state\.a\.order.*Order"),
+            ({"a": Size.SMALL}, r"\$\.state\.a.*Size"),
+            ({"a": defaultdict(list)}, r"\$\.state\.a.*defaultdict"),
+            ({"a": Note(text="x", when=datetime.now(UTC))}, r"\$\.state\.a.*Note"),
+            ({"a": object()}, r"state\.a"),
+        ]
+        for state, where in bad:
+            with pytest.raises(StateNotSerializable, match=where):
+                await storage.save(checkpoint(1, state=state))
+        event = WorkflowEvent.request_info(
+            request_id="r", source_executor_id="a", request_data="?", response_type=Secret
+        )
+        with pytest.raises(StateNotSerializable, match="Secret"):
+            await storage.save(checkpoint(1, pending_request_info_events={"r": event}))
+        assert await storage.list_checkpoint_ids(workflow_name="w") == []
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"$class": "os:system", "value": "true"},
+        {"$class": "subprocess:Popen", "value": {"args": ["true"]}},
+        {"$class": "antigravity:", "value": {}},
+        {"$class": "tests.frameworks.agent_framework.test_checkpoint_storage:Secret", "value": {}},
+        {
+            "$class": "event",
+            "request_id": "r",
+            "source_executor_id": "a",
+            "data": 1,
+            "response_type": "os:system",
+        },
+    ],
+    ids=["function", "program", "module", "class", "response"],
+)
+def test_nothing_is_made_of_a_name_that_somebody_planted(
+    store: Store, planted: dict[str, Any]
+) -> None:
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[Order])
+        state = {**checkpoint(1).to_dict(), "state": {"x": [planted]}}
+        storage._put("c1", "w", state)
+        with pytest.raises(WorkflowCheckpointException, match="not allowed"):
+            await storage.load("c1")
+        assert "antigravity" not in sys.modules
+
+    asyncio.run(work())
+
+
+def test_a_step_costs_what_it_adds(store: Store) -> None:
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store)
+        said = [{"role": "user", "content": f"{n} " * 300} for n in range(300)]
+        for number in range(10):
+            said.append({"role": "user", "content": f"new {number} " * 100})
+            await storage.save(checkpoint(number, state={"said": said}))
+        records = store.list_checkpoints(CheckpointQuery(session_id="w"))
+        assert records[0].size_bytes > 200_000
+        assert sum(record.stored_bytes for record in records[:-1]) < 100_000
+
+    asyncio.run(work())
+
+
+def test_a_bound_keeps_the_last_ones(store: Store) -> None:
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, max_checkpoints=2)
+        for number in range(5):
+            await storage.save(checkpoint(number))
+        assert await storage.list_checkpoint_ids(workflow_name="w") == ["c3", "c4"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("approved", [True, False], ids=["approved", "rejected"])
+def test_a_workflow_that_was_killed_goes_on_and_asks_elsewhere(
+    shared_url: str, tmp_path: Path, approved: bool
+) -> None:
+    ledger = tmp_path / "ledger"
+    for die in ("2", "3"):
+        shop = start("tests.frameworks.agent_framework.worker", shared_url, str(ledger), die)
+        shop.communicate(timeout=120)
+        assert shop.returncode == -signal.SIGKILL
+    assert ledger.read_text() == "1\n2\n"
+    shop = start("tests.frameworks.agent_framework.worker", shared_url, str(ledger), "0")
+    shop.communicate(timeout=120)
+    assert (shop.returncode, ledger.read_text()) == (0, "1\n2\n3\n")
+    result = asyncio.run(go_on(shared_url, ledger, approved=approved))
+    paid = [1, 2, 3, 4][: 4 if approved else 3]
+    assert result.get_outputs() == [f"paid {paid}, the last one was large"]
+    assert ledger.read_text() == "".join(f"{number}\n" for number in paid)
+
+
+def test_agents_in_a_workflow_remember_what_was_said(store: Store) -> None:
+    class Scripted(BaseChatClient):
+        async def _answer(self, messages: Any) -> ChatResponse:
+            said = [message.text for message in messages]
+            return ChatResponse(messages=[Message(role="assistant", contents=[f"heard {said}"])])
+
+        def _inner_get_response(self, *, messages: Any, stream: bool, **options: Any) -> Any:
+            assert not stream
+            return self._answer(messages)
+
+    def make() -> Any:
+        agents = [
+            AgentExecutor(Agent(client=Scripted(), name=name), id=name) for name in ("a", "b")
+        ]
+        builder = WorkflowBuilder(start_executor=agents[0], checkpoint_storage=storage, name="talk")
+        return builder.add_edge(*agents).build()
+
+    storage = HoldfastCheckpointStorage(store)
+
+    async def work() -> None:
+        result = await make().run(AgentExecutorRequest([Message(role="user", contents=["hello"])]))
+        whole = [output.text for output in result.get_outputs()]
+        checkpoints = await storage.list_checkpoints(workflow_name="talk")
+        # From where the first agent has answered and the second has not heard it yet.
+        again = await make().run(checkpoint_id=checkpoints[1].checkpoint_id)
+        assert [output.text for output in again.get_outputs()][-1] == whole[-1]
+        assert "heard ['hello']" in whole[-1]
+
+    asyncio.run(work())
+
+
+def test_every_public_name_is_described() -> None:
+    assert undescribed(agent_framework) == []
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(PAGE)
+
+
+def test_the_example_goes_on_in_another_process(tmp_path: Path) -> None:
+    assert (
+        run_example("agent-framework.py", tmp_path, "ask") == "waits: may 20 be paid for order 7?"
+    )
+    assert run_example("agent-framework.py", tmp_path, "yes") == "order 7: paid 20"
