@@ -22,6 +22,7 @@ from holdfast.autosave import INTERVAL, Clock
 from holdfast.autosave.twin import AsyncAutosave, LoopProvider
 from holdfast.brief import Brief
 from holdfast.bundle import BundleReport
+from holdfast.config import RedactionSettings
 from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
 from holdfast.model import (
@@ -35,6 +36,7 @@ from holdfast.model import (
     SessionUsage,
 )
 from holdfast.preflight import MemoryRefReport, Preflight
+from holdfast.redaction import Placeholder, Redact, Redaction, Secrets
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.comparison import Comparison
@@ -154,6 +156,11 @@ class AsyncSession:
         return self.get_state()
 
     @property
+    def redaction(self) -> Redaction:
+        """See `Session.redaction`."""
+        return self._session.redaction
+
+    @property
     def is_held(self) -> bool:
         """See `Session.is_held`."""
         return self._session.is_held
@@ -198,6 +205,10 @@ class AsyncSession:
     async def describe_task(self, task_description: str) -> None:
         """See `Session.describe_task`."""
         await self._run(self._session.describe_task, task_description)
+
+    async def missing_secrets(self) -> list[Placeholder]:
+        """See `Session.missing_secrets`."""
+        return await self._run(self._session.missing_secrets)
 
     async def refresh(self) -> AsyncSession:
         """See `Session.refresh`."""
@@ -545,6 +556,9 @@ class AsyncSessionManager:
         share: bool = True,
         owner: str | None = None,
         lease_ttl: timedelta = LEASE_TTL,
+        redact: Redact = None,
+        rehydrate: Secrets = None,
+        redaction: RedactionSettings | None = None,
     ) -> None:
         """See `SessionManager`."""
         manager = SessionManager(
@@ -556,6 +570,9 @@ class AsyncSessionManager:
             share=share,
             owner=owner,
             lease_ttl=lease_ttl,
+            redact=redact,
+            rehydrate=rehydrate,
+            redaction=redaction,
         )
         self._adopt(manager, Threads())
 
@@ -577,6 +594,8 @@ class AsyncSessionManager:
         lease_ttl: timedelta = LEASE_TTL,
         include: Sequence[str] = (),
         busy_timeout: float | None = None,
+        redact: Redact = None,
+        rehydrate: Secrets = None,
     ) -> AsyncSessionManager:
         """See `SessionManager.open`."""
         threads = Threads()
@@ -591,6 +610,8 @@ class AsyncSessionManager:
             lease_ttl=lease_ttl,
             include=include,
             busy_timeout=busy_timeout,
+            redact=redact,
+            rehydrate=rehydrate,
         )
         twin = cls.__new__(cls)
         twin._adopt(manager, threads)
@@ -729,6 +750,7 @@ class AsyncSessionManager:
         force: bool = False,
         take_over: bool = False,
         fork: bool = False,
+        rehydrate: Secrets = None,
     ) -> AsyncSession:
         """See `SessionManager.resume_session`."""
         session = await self._run(
@@ -738,6 +760,7 @@ class AsyncSessionManager:
             force=force,
             take_over=take_over,
             fork=fork,
+            rehydrate=rehydrate,
         )
         return AsyncSession(session, self._threads)
 

@@ -34,6 +34,17 @@ Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environm
     must = ["checkpoint"]
     should = ["handoff"]
 
+    [redaction]
+    enabled = true           # take secrets out of what is saved; default: on the command line only
+    kinds = ["github-token"] # these only
+    allow = ["test-*"]       # no secrets: texts, beginnings with *, or placeholders
+
+    [[redaction.patterns]]   # a kind of your own
+    kind = "acme-key"
+    prefix = "acme_"
+    characters = "hex"       # alphanumeric, base64, base64url, digits, hex, upper
+    length = [32, 64]
+
     [run]
     when_due = false         # never start parked sessions by a timer
 
@@ -86,6 +97,7 @@ __all__ = [
 
 SESSION_NUMBER: Final = "HOLDFAST_SESSION_NUMBER"
 TOKEN_USAGE: Final = "HOLDFAST_TOKEN_USAGE"
+REDACTION_KEY: Final = "HOLDFAST_REDACTION_KEY"
 
 _KNOWN: Final = {
     "url",
@@ -97,8 +109,10 @@ _KNOWN: Final = {
     "run",
     "manager",
     "hooks",
+    "redaction",
 }
 _MOST: Final = 1_000_000
+_LONGEST_PATTERN: Final = 1000
 _DIGITS: Final = 18
 GATES: Final = ("start", "end")
 _RETENTION: Final = {"automatic", "session", "step", "failure_days"}
@@ -156,6 +170,31 @@ class HookSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PatternSettings:
+    """A kind of secret of the user's own: what it begins with, and what follows."""
+
+    kind: str = ""
+    prefix: str = ""
+    characters: str = "alphanumeric"
+    length: tuple[int, int] = (16, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class RedactionSettings:
+    """Which secrets are taken out of what is saved.
+
+    ``enabled`` is None where nothing was said: the command line does it then, the library does not.
+    ``key``, from the environment, is for several machines that share a store.
+    """
+
+    enabled: bool | None = None
+    kinds: tuple[str, ...] | None = None
+    allow: tuple[str, ...] = ()
+    patterns: tuple[PatternSettings, ...] = ()
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerSettings:
     """Which files of the project `CheckpointManager` looks at; ``progress`` may be a pattern."""
 
@@ -185,6 +224,7 @@ class Config:
     run: RunSettings = RunSettings()
     manager: ManagerSettings = ManagerSettings()
     hooks: HookSettings = HookSettings()
+    redaction: RedactionSettings = RedactionSettings()
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
@@ -245,12 +285,18 @@ def load_config(
         run=_run(root / AGENTS_DIR / CONFIG_FILE, stored.get("run", {})),
         manager=_manager(root / AGENTS_DIR / CONFIG_FILE, stored.get("manager", {})),
         hooks=_hooks(root / AGENTS_DIR / CONFIG_FILE, stored.get("hooks", {})),
+        redaction=_redaction(root / AGENTS_DIR / CONFIG_FILE, stored.get("redaction", {})),
     )
 
 
 def read_agent_context() -> AgentContext:
     """Read the number of the agent's session and the tokens it used, as they are now."""
     return AgentContext(_count(SESSION_NUMBER), _count(TOKEN_USAGE))
+
+
+def environment_values() -> list[str]:
+    """Return the values of all environment variables, as they are now."""
+    return list(os.environ.values())
 
 
 def check_project_path(path: str, what: str) -> str:
@@ -357,6 +403,42 @@ def _manager(path: Path, settings: Any) -> ManagerSettings:
     for key, value in checked.items():
         check_project_path(value, f"{path}: manager.{key}")
     return ManagerSettings(**checked)
+
+
+def _redaction(path: Path, settings: Any) -> RedactionSettings:
+    if not isinstance(settings, dict):
+        raise InvalidConfiguration(f"{path}: redaction must be a table")
+    if unknown := settings.keys() - {"enabled", "kinds", "allow", "patterns"}:
+        names = ", ".join(f"redaction.{key}" for key in sorted(unknown))
+        raise InvalidConfiguration(f"{path}: unknown settings {names}")
+    for key, default in (("enabled", True), ("kinds", ()), ("allow", ())):
+        if key in settings and (wanted := _wanted(settings[key], default)) is not None:
+            raise InvalidConfiguration(f"{path}: redaction.{key} must be {wanted}")
+    patterns = settings.get("patterns", [])
+    if not isinstance(patterns, list):
+        raise InvalidConfiguration(f"{path}: redaction.patterns must be a list of tables")
+    return RedactionSettings(
+        enabled=settings.get("enabled"),
+        kinds=tuple(settings["kinds"]) if "kinds" in settings else None,
+        allow=tuple(settings.get("allow", ())),
+        patterns=tuple(_pattern(path, one) for one in patterns),
+        key=os.environ.get(REDACTION_KEY) or None,
+    )
+
+
+def _pattern(path: Path, settings: Any) -> PatternSettings:
+    length: Any = [16, 255]
+    if isinstance(settings, dict):
+        settings = dict(settings)
+        length = settings.pop("length", length)
+    checked = _table(path, "redaction.patterns", settings, PatternSettings)
+    whole = isinstance(length, list) and [type(one) for one in length] == [int, int]
+    if not whole or not 1 <= length[0] <= length[1] <= _LONGEST_PATTERN:
+        raise InvalidConfiguration(
+            f"{path}: redaction.patterns.length must be two whole numbers from 1 to "
+            f"{_LONGEST_PATTERN}, the smaller one first"
+        )
+    return PatternSettings(**checked, length=(length[0], length[1]))
 
 
 def _count(name: str) -> int | None:

@@ -48,6 +48,7 @@ REASONS: Final[Mapping[str, Severity]] = {
     "open_file_missing": "drifted",
     "tool_missing": "unsafe",
     "tool_changed": "drifted",
+    "secret_missing": "drifted",
     "effect_unknown": "unsafe",
     "checkpoint_unreadable": "unsafe",
     "session_held": "unsafe",
@@ -320,6 +321,16 @@ def tool_reasons(
                 f"the tool {name} has version {present[name]}; it had {version}",
                 subject=name,
             )
+
+
+def secret_reasons(missing: Collection[Any]) -> Iterator[Reason]:
+    """Say which secrets were taken out of the state and are not at hand now."""
+    for placeholder in missing:
+        yield Reason(
+            "secret_missing",
+            f"the secret behind {placeholder} is not in the environment",
+            subject=str(placeholder),
+        )
 
 
 def _versions(tools: Collection[Any] | Mapping[str, Any]) -> dict[str, str | None]:

@@ -23,14 +23,17 @@ from holdfast.state import EncodedState, StateEncoder
 from holdfast.state.cache import ChunkCache
 from holdfast.state.document import seal_of
 from holdfast.state.refs import ReadChunks
+from holdfast.state.screen import Screen
 from holdfast.state.stored import read_stored_lists
 
 
 class Recorder:
     """Encodes the successive states of one line of work."""
 
-    def __init__(self) -> None:
-        self._encoder = StateEncoder()
+    def __init__(self, screen: Screen | None = None) -> None:
+        """``screen`` sees what is about to be stored, once, and may replace parts of it."""
+        self._screen = screen
+        self._encoder = StateEncoder(screen=screen)
         self._seal: str | None = None
 
     def attempts(
@@ -40,7 +43,8 @@ class Recorder:
         first = Attempt(self, self._encoder.encode(state, context), last=False)
         yield first
         if first.failed:
-            everything = StateEncoder().encode(read_stored_lists(dict(state)), context)
+            encoder = StateEncoder(screen=self._screen)
+            everything = encoder.encode(read_stored_lists(dict(state)), context)
             yield Attempt(self, everything, last=True)
 
     def accept(self, encoded: EncodedState) -> None:

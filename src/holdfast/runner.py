@@ -27,6 +27,7 @@ from typing import Any, Final
 from holdfast.config import AGENTS_DIR
 from holdfast.errors import CheckpointBusy, CommandNotFound, IllegalTransition, NotResumable
 from holdfast.model import utc_now
+from holdfast.redaction import placeholders_in
 from holdfast.sessions import Session, SessionManager
 
 COMMAND: Final = "command"
@@ -86,6 +87,7 @@ def start_again(
             f"session {session.id} was not started by `holdfast run`, so there is no command to start "
             "again; resume it in your program"
         )
+    command = _with_secrets(session, command)
     program = _find(command)
     brief = _write_brief(manager.project_dir, session)
     return _watch(session, program, command, manager.project_dir, interval, brief=brief)
@@ -129,6 +131,19 @@ def start_due(
             continue
         outcomes.append(start_again(manager, session, interval=interval))
     return outcomes
+
+
+def _with_secrets(session: Session, command: Sequence[str]) -> list[str]:
+    """Return a kept command with the secrets that were taken out of it."""
+    whole: list[str] = session.redaction.bringing_back(True).filled(list(command))
+    if missing := sorted(set(placeholders_in(whole))):
+        names = ", ".join(map(str, missing))
+        session.pause("secrets are missing")
+        raise NotResumable(
+            f"the command of session {session.id} had secrets that are not in the environment: "
+            f"{names}. Nothing was started: set the variables that hold them, and resume again"
+        )
+    return whole
 
 
 def _find(command: Sequence[str]) -> str:

@@ -55,6 +55,10 @@ class Reported(Protocol):
         """Append to the session's log."""
         ...
 
+    def storable(self, text: str) -> str:
+        """Return a text as it may be written to a file."""
+        ...
+
 
 class Reports:
     """Reports the failures of one autosave, and the end of them."""
@@ -96,7 +100,7 @@ class Reports:
     def _write_down(self, message: str, data: Mapping[str, Any]) -> None:
         entry = Entry(
             at=utc_now().isoformat(),
-            message=message,
+            message=self._target.storable(message),
             session_id=self._target.id,
             url=self._target.url,
             tenant=self._target.tenant,

@@ -34,13 +34,19 @@ class Common:
     project_dir: str | None = None
 
     def open(self, *, create: bool = False, owner: str | None = None) -> SessionManager:
-        """Open the store; one that does not exist is created only if asked to."""
+        """Open the store; one that does not exist is created only if asked to.
+
+        What a command saves goes without its secrets unless the settings say otherwise, and what it
+        shows has placeholders.
+        """
         return SessionManager.open(
             self.url,
             project_dir=self.project_dir,
             tenant=self.tenant,
             create=create,
             owner=owner,
+            redact="unless off",
+            rehydrate=False,
         )
 
 

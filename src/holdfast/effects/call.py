@@ -16,6 +16,7 @@ from holdfast.errors import ArgumentsNotFingerprintable, InvalidStep, StateNotSe
 from holdfast.ids import NAME_BYTES, check_text
 from holdfast.state.codec import is_plain
 from holdfast.state.refs import SHA256
+from holdfast.state.screen import Screen
 from holdfast.state.tags import tagged
 
 POLICIES: Final = ("fail", "retry", "ask")
@@ -71,15 +72,18 @@ class Declaration:
         return Call(name, body, args, kwargs, key, self.policy, self.reconcile, self.idempotent)
 
 
-def fingerprint(call: Call) -> bytes:
-    """Return the digest of a step's name and arguments; empty if they have none but there is a key."""
+def fingerprint(call: Call, screen: Screen | None = None) -> bytes:
+    """Return the digest of a step's name and arguments; empty if they have none but there is a key.
+
+    Of what a screen takes out it is no digest, which others could try guesses against.
+    """
     function, args, kwargs = call.function, call.args, dict(call.kwargs)
     while isinstance(function, functools.partial):
         args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
         function = function.func
     document = {"name": call.name, "args": list(args), "kwargs": kwargs}
     try:
-        text = _canonical(document)
+        text = _canonical(document, screen)
     except StateNotSerializable as error:
         if call.key is not None:
             return b""
@@ -108,11 +112,14 @@ def takes_key(function: Callable[..., Any]) -> bool:
         return False  # written in C, and does not say
 
 
-def _canonical(document: dict[str, Any]) -> bytes:
+def _canonical(document: dict[str, Any], screen: Screen | None) -> bytes:
     """Return one text for equal arguments, whatever the order of their keys."""
     if is_plain(document):
         try:
-            return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+            shown = document if screen is None else screen.value(document)
+            return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
         except TypeError:
             pass  # the walk below says what and where
-    return orjson.dumps(tagged(document, "$"), option=orjson.OPT_SORT_KEYS)
+    plain = tagged(document, "$")
+    plain = plain if screen is None else screen.value(plain)
+    return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -40,6 +40,7 @@ from holdfast.state import StateEncoder, decode_state
 from holdfast.state.codec import is_plain
 from holdfast.state.document import write_manifest
 from holdfast.state.encoder import INLINE_BYTES
+from holdfast.state.screen import Screen
 from holdfast.stores.base import Store
 
 _KEY_DIGITS: Final = 32
@@ -103,10 +104,22 @@ class Ledger:
     """The steps of one run of a session. It may be used from several threads."""
 
     def __init__(
-        self, store: Store, session_id: str, fence: Callable[[], int | None] = lambda: None
+        self,
+        store: Store,
+        session_id: str,
+        fence: Callable[[], int | None] = lambda: None,
+        *,
+        screen: Screen | None = None,
+        fill: Callable[[Any], Any] = lambda value: value,
     ) -> None:
-        """``fence`` tells the token with which each record is written."""
+        """``fence`` tells the token with which each record is written.
+
+        ``screen`` sees results, errors and arguments before anything of them is recorded; ``fill``
+        gives results that are replayed back what it took out.
+        """
         self._store = store
+        self._screen = screen
+        self._fill = fill
         self._fence = fence
         self._session_id = session_id
         self._lock = Lock()
@@ -247,19 +260,22 @@ class Ledger:
         """Record what a body returned, and return it as a replay will."""
         try:
             try:
-                outcome = _encoded(result)
+                outcome = _encoded(result, self._screen)
             except StateNotSerializable as error:
                 reason = f"{error.path.removeprefix('$.')}: {error.reason}"
-                lost = EffectOutcome("done", error={"type": "ResultNotStorable", "message": reason})
+                lost = EffectOutcome(
+                    "done",
+                    error=self._screened({"type": "ResultNotStorable", "message": reason}),
+                )
                 self._finish(attempt, lost)
                 self._remember(attempt.draft)
                 raise ResultNotStorable(without_result(shown(attempt.draft), reason)) from None
             other = self._finish(attempt, outcome)
             value = result
             if other is not None:
-                value = recorded_result(other, self._store)
+                value = self._recorded_result(other)
             elif not is_plain(result):
-                value = _as_stored(outcome)
+                value = self._as_stored(result, outcome)
         except BaseException:
             self._release(attempt.draft, over=False)
             raise
@@ -270,7 +286,7 @@ class Ledger:
 
     def fail(self, attempt: Attempt, error: BaseException, *, began: bool = True) -> None:
         """Record what a body raised. One that was cut short may have happened: it is unknown."""
-        document = error_document(error) | ({} if began else {"began": False})
+        document = self._screened(error_document(error) | ({} if began else {"began": False}))
         failed = isinstance(error, Exception) or not began
         try:
             if attempt.recorded:
@@ -284,9 +300,19 @@ class Ledger:
 
     # Inside ----------------------------------------------------------------------------------
 
+    def _screened(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return document if self._screen is None else self._screen.document(document)
+
+    def _recorded_result(self, record: EffectRecord) -> Any:
+        return self._fill(recorded_result(record, self._store))
+
+    def _as_stored(self, result: Any, outcome: EffectOutcome) -> Any:
+        """Return a result in the form that a replay gives it, with what the screen took out."""
+        return _as_stored(outcome if self._screen is None else _encoded(result))
+
     def _claim(self, call: Call) -> NewEffect:
         """Decide which effect a call is, and keep others in this run from being the same."""
-        digest = fingerprint(call)
+        digest = fingerprint(call, self._screen)
         fence = self._fence()
         around = _AROUND.get()
         with self._lock:
@@ -364,7 +390,7 @@ class Ledger:
     ) -> Replayed | Attempt | Question:
         """Go on from what is recorded, which is not this attempt."""
         if record.status == "done":
-            value = recorded_result(record, self._store)
+            value = self._recorded_result(record)
             self._release(draft, over=True)
             return Replayed(value)
         if call.idempotent:
@@ -432,17 +458,17 @@ class Ledger:
 _AROUND: ContextVar[tuple[Ledger, Scope] | None] = ContextVar("holdfast_step", default=None)
 
 
-def _encoded(result: Any) -> EffectOutcome:
+def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:
     """Return what is stored of a result. Raises `StateNotSerializable`."""
     if is_plain(result):
         try:
-            text = orjson.dumps({RESULT: result})
+            text = orjson.dumps({RESULT: result if screen is None else screen.value(result)})
         except TypeError:
             text = b""  # the encoder says why
         if 0 < len(text) < INLINE_BYTES:
             # Nothing to take apart: what the encoder would come to, without its walk.
             return EffectOutcome("done", write_manifest(text, b"", ()).manifest)
-    encoded = StateEncoder().encode({RESULT: result})
+    encoded = StateEncoder(screen=screen).encode({RESULT: result})
     return EffectOutcome("done", encoded.manifest, encoded.refs, encoded.chunks)
 
 

@@ -47,7 +47,12 @@ def act(event: Event, root: str) -> str | None:
         patience = min(patience, _SHORT_SECONDS)
     with desk.holding(patience):
         with SessionManager.open(
-            project_dir=root, owner=event.owner, lease_ttl=LEASE, busy_timeout=patience
+            project_dir=root,
+            owner=event.owner,
+            lease_ttl=LEASE,
+            busy_timeout=patience,
+            redact="unless off",
+            rehydrate=False,
         ) as manager:
             acting = _Acting(manager, event, desk, settings)
             answer = acting.run()

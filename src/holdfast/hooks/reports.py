@@ -31,7 +31,7 @@ def report(root: str | None, event: Event | None, error: Exception) -> None:
     if root is not None and event is not None and not isinstance(error, OUT_OF_REACH):
         try:
             with SessionManager.open(
-                project_dir=root, create=False, busy_timeout=_SECONDS
+                project_dir=root, create=False, busy_timeout=_SECONDS, redact="unless off"
             ) as manager:
                 from holdfast.hooks.starting import find_record
 

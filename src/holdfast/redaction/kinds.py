@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
 
+from holdfast.redaction.names import CONTEXTUAL
 from holdfast.redaction.values import (
     is_basic,
     is_bearer,
@@ -270,10 +271,6 @@ FRAMED: Final[tuple[tuple[str, Rule], ...]] = (
     ),
 )
 """Nothing in these is fixed but a dot or two: each is found by a pattern instead of an anchor."""
-
-CONTEXTUAL: Final = ("password", "token", "api-key", "secret", "credential")
-"""The kinds that are known by the name in front of them only."""
-
 
 KINDS: Final = frozenset(
     [*CONTEXTUAL, *(one.kind for one in TYPED), *(one.kind for _, one in FRAMED)]

@@ -10,6 +10,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
+CONTEXTUAL: Final = ("password", "token", "api-key", "secret", "credential")
+"""The kinds that are known by the name in front of them only."""
+
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PASSWORDS: Final = frozenset(
     [

@@ -8,7 +8,6 @@ is the one. Without the key nothing can be tried against it.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,15 @@ from typing import Any, Final, TypeAlias
 _DIGITS: Final = 16
 MARK: Final = "[redacted:"
 PATTERN: Final = re.compile(r"\[redacted:([a-z0-9][a-z0-9\-]{0,40}):([0-9a-f]{16})\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Where a secret lies in a text, and of which kind it is."""
+
+    kind: str
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,6 +44,8 @@ Rehydrate: TypeAlias = Callable[[Placeholder], str | None]
 
 def digest_of(secret: str, key: bytes) -> str:
     """Return the digest that a secret's placeholder carries."""
+    import hmac
+
     return hmac.new(key, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[
         :_DIGITS
     ]

@@ -10,15 +10,16 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.redaction.kinds import CONTEXTUAL, Rule
-from holdfast.redaction.names import kind_of_name
-from holdfast.redaction.placeholders import MARK, PATTERN, Placeholder, digest_of
-from holdfast.redaction.scanner import Finding, Scanner
-from holdfast.redaction.values import is_basic, is_named_secret
+from holdfast.redaction.names import CONTEXTUAL, kind_of_name
+from holdfast.redaction.placeholders import MARK, PATTERN, Finding, Placeholder, digest_of
 from holdfast.state.tags import MARK as TAG
 from holdfast.state.tags import MAX_DEPTH, tagged, untagged
+
+if TYPE_CHECKING:
+    from holdfast.redaction.kinds import Rule
+    from holdfast.redaction.scanner import Scanner
 
 _NAME_FIELDS: Final = ("name", "key", "variable", "header", "Name", "Key")
 _VALUE_FIELDS: Final = frozenset({"value", "Value", "val"})
@@ -26,7 +27,8 @@ _VALUE_FIELDS: Final = frozenset({"value", "Value", "val"})
 _SHORTEST_KEY: Final = 16
 # What was looked at and found clean, to be passed over next time, up to so many characters.
 _REMEMBERED: Final = 8 * 1024 * 1024
-_WORTH_REMEMBERING: Final = 64
+_SHORTEST: Final = 8
+_OVERHEAD: Final = 80
 # No secret is longer: what was clean stays so, if nothing was added within this many characters.
 LONGEST: Final = 16 * 1024
 
@@ -52,7 +54,8 @@ class Redactor:
         are no secrets: in full, by their beginning and ``*``, or by the placeholder that they became.
         """
         self._key = key
-        self._scanner = _scanner(None if kinds is None else frozenset(kinds), tuple(extra))
+        self._kinds = None if kinds is None else frozenset(kinds)
+        self._extra = tuple(extra)
         self._named = frozenset(CONTEXTUAL if kinds is None else set(CONTEXTUAL) & set(kinds))
         allowed = list(allow)
         self._allowed = frozenset(one for one in allowed if not one.endswith("*"))
@@ -69,20 +72,21 @@ class Redactor:
 
     def find(self, text: str, name: str = "") -> list[Finding]:
         """Return the secrets of a text, in order. ``name`` is what the text is the value of."""
-        if text in self._clean:
-            findings: list[Finding] = []
-        else:
-            findings = self._scanner.find(text)
-            if findings:
-                findings = self._without_placeholders(text, findings)
-                findings = [one for one in findings if not self._allows(text, one)]
-            if not findings:
-                self._remember(text)
+        findings = [] if text in self._clean else self._scan(text)
+        if not findings:
+            self._remember(text)
         if not findings and name and (kind := self._named_kind(text, name)) is not None:
             whole = Finding(kind, 0, len(text))
             if not self._allows(text, whole):
                 findings = [whole]
         return findings
+
+    def _scan(self, text: str) -> list[Finding]:
+        findings = _scanner(self._kinds, self._extra).find(text)
+        if not findings:
+            return findings
+        findings = self._without_placeholders(text, findings)
+        return [one for one in findings if not self._allows(text, one)]
 
     def text(self, text: str, name: str = "") -> str:
         """Return a text without its secrets."""
@@ -96,7 +100,7 @@ class Redactor:
         """
         start = max(0, known - LONGEST)
         window = text[start:]
-        findings = self.find(window)
+        findings = self._scan(window)
         if any(one.start + start < known <= one.end + start for one in findings):
             return None
         new = [one for one in findings if one.start + start >= known]
@@ -111,6 +115,8 @@ class Redactor:
         return data if clean is text else clean.encode("latin-1")
 
     def _named_kind(self, text: str, name: str) -> str | None:
+        from holdfast.redaction.values import is_basic, is_named_secret
+
         kind = kind_of_name(name)
         if kind is None or kind not in self._named or text.startswith(MARK):
             return None
@@ -154,13 +160,13 @@ class Redactor:
         return "".join([*parts, text[at:]])
 
     def _remember(self, text: str) -> None:
-        if len(text) < _WORTH_REMEMBERING:
+        size = len(text) + _OVERHEAD
+        if len(text) < _SHORTEST or size > _REMEMBERED or text in self._clean:
             return
-        if self._clean_size + len(text) > _REMEMBERED:
+        if self._clean_size + size > _REMEMBERED:
             self._clean, self._clean_size = set(), 0
-        if len(text) <= _REMEMBERED:
-            self._clean.add(text)
-            self._clean_size += len(text)
+        self._clean.add(text)
+        self._clean_size += size
 
     # Structures ----------------------------------------------------------------------------
 
@@ -175,9 +181,9 @@ class Redactor:
             return self._list(value, name)
         return value
 
-    def fields(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return a dict with its keys and the texts directly in it redacted, nothing below."""
-        return self._dict(value, deep=False)
+    def fields(self, value: dict[str, Any], *, shorter_than: int) -> dict[str, Any]:
+        """Return a dict with its keys and the short texts directly in it redacted, nothing below."""
+        return self._dict(value, shorter_than)
 
     def document(self, document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return a small document of any types without its secrets."""
@@ -190,7 +196,7 @@ class Redactor:
         found: Mapping[str, Any] = untagged(clean, MAX_DEPTH + 8)
         return found
 
-    def _dict(self, value: dict[str, Any], *, deep: bool = True) -> dict[str, Any]:
+    def _dict(self, value: dict[str, Any], shorter_than: int | None = None) -> dict[str, Any]:
         if value.get(TAG) in ("bytes", "str") and type(encoded := value.get("v")) is str:
             # The forms of bytes, and of texts with NUL in them.
             data = b64decode(encoded)
@@ -200,7 +206,7 @@ class Redactor:
         changed = False
         items: list[tuple[str, Any]] = []
         for key, item in value.items():
-            if deep or type(item) is str:
+            if shorter_than is None or (type(item) is str and len(item) < shorter_than):
                 new = self.value(item, named if named and key in _VALUE_FIELDS else key)
             else:
                 new = item
@@ -226,6 +232,9 @@ class Redactor:
 
 @lru_cache(maxsize=8)
 def _scanner(kinds: frozenset[str] | None, extra: tuple[Rule, ...]) -> Scanner:
+    # Its patterns take some time to make: whoever saves nothing is to go without.
+    from holdfast.redaction.scanner import Scanner
+
     return Scanner(kinds, extra)
 
 

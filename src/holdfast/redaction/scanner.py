@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from holdfast.redaction.kinds import CONTEXTUAL, FRAMED, TYPED, Rule
-from holdfast.redaction.names import kind_of_name
+from holdfast.redaction.kinds import FRAMED, TYPED, Rule
+from holdfast.redaction.names import CONTEXTUAL, kind_of_name
+from holdfast.redaction.placeholders import Finding
 from holdfast.redaction.values import Trust, is_basic, is_named_secret
 
 # A token has at least so many characters in a row that are letters, digits or one of these.
@@ -63,15 +63,6 @@ _ASSIGNED: Final = re.compile(
 )
 _ENVIRONMENT: Final = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _BARE_END: Final = re.compile(r"[&#]")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Where a secret lies in a text, and of which kind it is."""
-
-    kind: str
-    start: int
-    end: int
 
 
 class Scanner:

@@ -91,6 +91,9 @@ class AutosavedSession(Target[Checkpoint]):
         self._session.refresh().log("info", message)
         return True
 
+    def storable(self, text: str) -> str:
+        return self._session.redaction.text(text)
+
     def log(self, level: str, message: str, *, data: Mapping[str, Any] | None = None) -> LogRecord:
         # Texts of errors may hold what no database takes.
         text = message.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -34,6 +34,7 @@ from holdfast.preflight import (
     memory_reasons,
     missing_files,
     open_file_reasons,
+    secret_reasons,
     store_reason,
     tool_reasons,
     tools_in,
@@ -129,6 +130,7 @@ class _Look:
         self.missing = missing_files(_dicts(self.state, "open_files"), project)
         yield from memory_reasons(self.memory)
         yield from open_file_reasons(self.missing)
+        yield from secret_reasons(self.around.redaction.missing(self.state))
         if tools is not None:
             yield from tool_reasons(tools_in(self.state), tools)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import CheckpointNotFound
@@ -16,8 +16,11 @@ from holdfast.stores.base import Store
 class Content:
     """A checkpoint's content, read and verified on first use."""
 
-    def __init__(self, store: Store, checkpoint_id: str) -> None:
+    def __init__(
+        self, store: Store, checkpoint_id: str, fill: Callable[[Any], Any] | None = None
+    ) -> None:
         self._store = store
+        self._fill = fill
         self._checkpoint_id = checkpoint_id
         self._loaded: tuple[Payload, DecodedState] | None = None
 
@@ -40,9 +43,19 @@ class Content:
             payload, self._store.read_chunks, cache=self._store.cache, whole=("task_state",)
         )
 
+    def filled(self, fill: Callable[[Any], Any]) -> Content:
+        """Return the same content, the state passed through ``fill``."""
+        other = Content(self._store, self._checkpoint_id, fill)
+        other._loaded = self._loaded
+        return other
+
     def _load(self) -> tuple[Payload, DecodedState]:
         if self._loaded is None:
             self._loaded = self._store.load(self._checkpoint_id)
+        if self._loaded is not None and self._fill is not None:
+            payload, decoded = self._loaded
+            self._loaded = payload, replace(decoded, state=self._fill(decoded.state))
+            self._fill = None
         if self._loaded is None:
             raise CheckpointNotFound(f"checkpoint {self._checkpoint_id} was removed meanwhile")
         return self._loaded
@@ -72,6 +85,10 @@ class Checkpoint(_Columns):
     def of(cls, record: CheckpointRecord, store: Store) -> Checkpoint:
         """Return the checkpoint for a store's record."""
         return cls(record, Content(store, record.id))
+
+    def filled(self, fill: Callable[[Any], Any]) -> Checkpoint:
+        """Return the same checkpoint, whose ``state`` is passed through ``fill`` when it is read."""
+        return Checkpoint(self.record, self.content.filled(fill))
 
     def __getattr__(self, name: str) -> Any:
         if name in _COLUMNS:

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ from holdfast.model import (
     SessionRecord,
     SessionStatus,
 )
+from holdfast.redaction import Redaction
 from holdfast.retention import Policy
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores.base import Store
@@ -45,6 +46,7 @@ class Surroundings:
     project_dir: Path
     files: ProjectFiles | None
     leases: Leases
+    redaction: Redaction = field(default_factory=Redaction)
 
     @property
     def place(self) -> str:
@@ -116,6 +118,11 @@ class HeldSession:
         return self._record.created_at
 
     @property
+    def redaction(self) -> Redaction:
+        """How secrets are taken out of what is saved here, and where they come back from."""
+        return self._around.redaction
+
+    @property
     def is_held(self) -> bool:
         """Whether this object holds the session's lease, as far as this process knows."""
         return self._hold is not None and self._hold.is_held
@@ -175,14 +182,16 @@ class HeldSession:
     def update_metadata(self, changes: Mapping[str, Any]) -> None:
         """Merge ``changes`` into the session's metadata."""
         self._record = self._store.update_session(
-            self.id, merge_metadata=changes, fence=self._fence()
+            self.id, merge_metadata=self._around.redaction.document(changes), fence=self._fence()
         )
 
     def describe_task(self, task_description: str) -> None:
         """Say what the work is about, where that was not known when the session was created."""
         check_text(task_description, "task_description", TASK_BYTES, empty=True)
         self._record = self._store.update_session(
-            self.id, task_description=task_description, fence=self._fence()
+            self.id,
+            task_description=self._around.redaction.text(task_description),
+            fence=self._fence(),
         )
 
     def _check_open(self) -> None:
@@ -205,7 +214,7 @@ class HeldSession:
             self.id,
             status=status,
             expected=allowed,
-            pause_reason=pause_reason,
+            pause_reason=pause_reason and self._around.redaction.text(pause_reason),
             paused_until=paused_until,
             fence=self._fence(),
         )
@@ -216,7 +225,8 @@ class HeldSession:
         """Append a line to the session's log; levels are debug, info, warning and error."""
         if level not in LOG_LEVELS:
             raise InvalidFilter(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        return self._store.append_log(self.id, level, message, data)
+        around = self._around.redaction
+        return self._store.append_log(self.id, level, around.text(message), around.document(data))
 
     def decision(
         self, text: str, *, rationale: str | None = None, alternatives: Sequence[str] = ()

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.config import load_config
+from holdfast.config import RedactionSettings, load_config
 from holdfast.errors import (
     AgentNotFound,
     HoldfastError,
@@ -33,6 +33,7 @@ from holdfast.model import (
     SessionRecord,
     SessionUsage,
 )
+from holdfast.redaction import Redact, Redaction, Secrets
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import upkeep
 from holdfast.sessions.checkpoint import Checkpoint
@@ -76,6 +77,9 @@ class SessionManager(TravellingSessions):
         share: bool = True,
         owner: str | None = None,
         lease_ttl: timedelta = LEASE_TTL,
+        redact: Redact = None,
+        rehydrate: Secrets = None,
+        redaction: RedactionSettings | None = None,
     ) -> None:
         """Use an open store.
 
@@ -85,6 +89,9 @@ class SessionManager(TravellingSessions):
         ``owner`` names who holds the sessions: by default this process. All processes with the same
         ``agent:<kind>:<id>`` are one owner. ``lease_ttl`` is how long others wait for a holder of
         whom nothing is heard, an hour at most.
+
+        With ``redact`` secrets are taken out of what is saved, by the rules of ``redaction``; how they
+        come back when a session is resumed says ``rehydrate``. See `open`.
         """
         self._store = store
         self._leases = Leases(store, owner=owner, ttl=lease_ttl)
@@ -95,6 +102,9 @@ class SessionManager(TravellingSessions):
             project_dir=project,
             files=self._capture.files(store),
             leases=self._leases,
+            redaction=Redaction.of(
+                project, redaction or RedactionSettings(), redact=redact, rehydrate=rehydrate
+            ),
         )
 
     @classmethod
@@ -110,6 +120,8 @@ class SessionManager(TravellingSessions):
         lease_ttl: timedelta = LEASE_TTL,
         include: Sequence[str] = (),
         busy_timeout: float | None = None,
+        redact: Redact = None,
+        rehydrate: Secrets = None,
     ) -> SessionManager:
         """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project.
 
@@ -117,6 +129,12 @@ class SessionManager(TravellingSessions):
         ``include`` names files or directories that are captured although they are ignored, besides
         those of the settings. ``busy_timeout`` is how many seconds a write to an embedded database
         waits for others.
+
+        With ``redact=True``, or a `Redactor`, secrets never reach the store: placeholders stand for
+        them in states, logs, metadata and results of steps. None means as the settings say, and else
+        no. In ``session.state`` and what `load_checkpoint` returns they come back from the
+        environment; ``rehydrate`` may be a function that is asked for each placeholder, values to look
+        among, or False.
         """
         config = load_config(project_dir, url=url, tenant=tenant)
         store = open_store(
@@ -132,6 +150,9 @@ class SessionManager(TravellingSessions):
             share=config.workspace.share,
             owner=owner,
             lease_ttl=lease_ttl,
+            redact=redact,
+            rehydrate=rehydrate,
+            redaction=config.redaction,
         )
 
     @property
@@ -192,7 +213,7 @@ class SessionManager(TravellingSessions):
                 agent_type=check_text(agent_type, "agent_type", NAME_BYTES),
                 status=_one_of(status, AGENT_STATUSES, "status"),
                 parent_id=check_uuid(parent_id, "parent id") if parent_id is not None else None,
-                metadata=metadata,
+                metadata=self._around.redaction.document(metadata),
             )
         )
 
@@ -219,7 +240,9 @@ class SessionManager(TravellingSessions):
         """Change an agent's status or replace its metadata."""
         if status is not None:
             _one_of(status, AGENT_STATUSES, "status")
-        return self._store.update_agent(agent_id, status=status, metadata=metadata)
+        return self._store.update_agent(
+            agent_id, status=status, metadata=self._around.redaction.document(metadata)
+        )
 
     def latest_checkpoint(self, agent_id: str) -> Checkpoint | None:
         """Return an agent's newest checkpoint over all of its sessions, or None."""
@@ -268,10 +291,10 @@ class SessionManager(TravellingSessions):
             id=check_session_id(session_id) if session_id is not None else new_id(),
             agent_id=agent.id if agent else check_uuid(agent_id, "agent id"),
             agent_type=agent_type,
-            task_description=task_description,
+            task_description=task_description and self._around.redaction.text(task_description),
             continues_id=None if before is None else before.id,
             project_dir=self._around.place,
-            metadata=metadata,
+            metadata=self._around.redaction.document(metadata),
             agent=agent,
             lease_owner=self._leases.owner,
             lease_ttl=self._leases.ttl,
@@ -291,6 +314,7 @@ class SessionManager(TravellingSessions):
         force: bool = False,
         take_over: bool = False,
         fork: bool = False,
+        rehydrate: Secrets = None,
     ) -> Session:
         """Continue a session, from its latest resumable checkpoint or the one named.
 
@@ -299,7 +323,8 @@ class SessionManager(TravellingSessions):
         workers one gets it: where somebody else holds it, `CheckpointBusy` says who. A holder that
         has died on this machine is no obstacle, another one until its lease expires; ``take_over``
         takes the session from anybody, who then can write no more. ``fork`` leaves it to whoever
-        has it, and starts a second line of work from the same checkpoint.
+        has it, and starts a second line of work from the same checkpoint. ``rehydrate`` says where the
+        secrets of its state come back from, if not from where `open` says.
         """
         record = (
             get_session_record(self._store, session_id)
@@ -310,9 +335,12 @@ class SessionManager(TravellingSessions):
             raise IllegalTransition(
                 f"session {record.id} is completed and cannot be resumed; fork it instead"
             )
+        around = self._around
+        if rehydrate is not None:
+            around = replace(around, redaction=around.redaction.bringing_back(rehydrate))
         if fork:
-            return Session(self._store, record, self._around).fork(checkpoint)
-        session = self._held(record.id, take_over=take_over)
+            return Session(self._store, record, around).fork(checkpoint)
+        session = self._held(record.id, take_over=take_over, around=around)
         try:
             session.resume_from(checkpoint, force=force)
         except BaseException:
@@ -346,7 +374,12 @@ class SessionManager(TravellingSessions):
         return self._held(get_session_record(self._store, session_id).id)
 
     def _held(
-        self, session_id: str, *, take_over: bool = False, over_agents: bool = False
+        self,
+        session_id: str,
+        *,
+        take_over: bool = False,
+        over_agents: bool = False,
+        around: Surroundings | None = None,
     ) -> Session:
         hold = self._leases.acquire(session_id, take_over=take_over, over_agents=over_agents)
         try:
@@ -354,7 +387,7 @@ class SessionManager(TravellingSessions):
             record = self._store.find_session(session_id)
             if record is None:
                 raise SessionNotFound(f"session {session_id} was erased")
-            return Session(self._store, record, self._around, hold)
+            return Session(self._store, record, around or self._around, hold)
         except BaseException:
             with suppress(HoldfastError):
                 hold.release()

@@ -34,6 +34,7 @@ from holdfast.model import (
 )
 from holdfast.preflight import MemoryRefReport, check_memory_refs
 from holdfast.recording import Recorder
+from holdfast.redaction import Placeholder
 from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, context_of_files
 from holdfast.sessions.held import HeldSession, Surroundings
@@ -64,8 +65,14 @@ class SavingSession(HeldSession):
     ) -> None:
         super().__init__(store, record, around, hold)
         self._lock = RLock()
-        self._recorder = Recorder()
-        self._ledger = Ledger(store, record.id, self._fence)
+        self._recorder = Recorder(around.redaction.redactor)
+        self._ledger = Ledger(
+            store,
+            record.id,
+            self._fence,
+            screen=around.redaction.redactor,
+            fill=around.redaction.filled,
+        )
         # The checkpoint that the next save builds on, and the tasks completed up to it.
         self._head: str | None = None
         self._completed: list[dict[str, Any]] = []
@@ -167,6 +174,7 @@ class SavingSession(HeldSession):
         fence = self._fence()
         now = utc_now()
         git = captured.git
+        redaction = self._around.redaction
         with self._lock:
             self._pick_up()
             carried = carried_tasks(self._completed, state)
@@ -188,7 +196,7 @@ class SavingSession(HeldSession):
                             retention_class=retention_class,
                             parent_id=self._head,
                             label=label_for(now) if retention_class != "step" else None,
-                            description=description,
+                            description=description and redaction.text(description),
                             git_branch=git.branch if git else None,
                             git_commit=git.commit if git else None,
                             git_uncommitted=git.uncommitted if git else False,
@@ -197,7 +205,7 @@ class SavingSession(HeldSession):
                             resumable=resumable,
                             pinned=pinned,
                             expires_at=_expiry(now, expires_in),
-                            metadata=metadata,
+                            metadata=redaction.document(metadata),
                             replace=overwrite,
                             fence=fence,
                             trim=self._around.policy.trim_for(retention_class),
@@ -261,7 +269,7 @@ class SavingSession(HeldSession):
         # To have gone back is a change that the next autosave records.
         self._recorder.forget()
         self.log("info", f"restored checkpoint {record.name}", data={"checkpoint": record.id})
-        return loaded
+        return loaded.filled(self._around.redaction.filled)
 
     def get_checkpoint(self, reference: str) -> Checkpoint:
         """Look at a checkpoint without restoring it."""
@@ -302,8 +310,17 @@ class SavingSession(HeldSession):
     def get_state(self) -> dict[str, Any]:
         """Read the state of the checkpoint last saved or loaded here, else the latest resumable.
 
-        A session that has none yet goes on from the latest of the session that it continues.
+        A session that has none yet goes on from the latest of the session that it continues. Secrets
+        that were taken out come back as far as they are at hand; see `missing_secrets`.
         """
+        state: dict[str, Any] = self._around.redaction.filled(self._stored_state())
+        return state
+
+    def missing_secrets(self) -> list[Placeholder]:
+        """Return the placeholders in the present state whose secrets are not at hand, each once."""
+        return self._around.redaction.missing(self.present_state())
+
+    def _stored_state(self) -> dict[str, Any]:
         if self._head is not None and (loaded := self._store.load(self._head)) is not None:
             return loaded[1].state
         for record in self.lineage():
@@ -313,9 +330,9 @@ class SavingSession(HeldSession):
         return self.latest_checkpoint(resumable=True).state
 
     def present_state(self) -> dict[str, Any]:
-        """Return the state last saved or loaded, an empty one before the first save."""
+        """Return the state last saved or loaded, as it is stored; empty before the first save."""
         try:
-            return self.get_state()
+            return self._stored_state()
         except CheckpointNotFound:
             return {}
 
@@ -428,6 +445,7 @@ class SavingSession(HeldSession):
     def _check_retry(self, stored: CheckpointRecord, name: str, state: dict[str, Any]) -> None:
         """Accept a repeated save and refuse another one under the same id."""
         before = Content(self._store, stored.id).read().state
+        state = dict(self._around.redaction.document(state) or {})
         if stored.name != name or dump_document(before, "$") != dump_document(state, "$"):
             raise CheckpointExists(
                 f"the id {stored.id} is taken by checkpoint {stored.name!r} with another name or "

@@ -401,10 +401,14 @@ class Session(SavingSession):
             id=check_session_id(session_id) if session_id is not None else new_id(),
             agent_id=self.agent_id,
             agent_type=self.agent_type,
-            task_description=task_description or self.task_description,
+            task_description=(
+                self._around.redaction.text(task_description)
+                if task_description
+                else self.task_description
+            ),
             forked_from=source.id,
             project_dir=self._around.place,
-            metadata=metadata,
+            metadata=self._around.redaction.document(metadata),
             lease_owner=self._around.leases.owner,
             lease_ttl=self._around.leases.ttl,
         )

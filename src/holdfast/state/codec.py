@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from holdfast.errors import StateCorrupt, StateNotSerializable
+from holdfast.state.screen import Screen
 from holdfast.state.tags import MARK, MAX_DEPTH, Json, tagged, untagged
 
 _SHORT: Final = 16 * 1024
@@ -64,18 +65,26 @@ def is_plain(value: Any, room: int = MAX_DEPTH) -> bool:
     return True
 
 
-def dump(value: object, path: str, room: int = MAX_DEPTH) -> tuple[bytes, bool]:
-    """Return the JSON text of ``value`` and whether it contains tags.
+def dump(
+    value: object,
+    path: str,
+    room: int = MAX_DEPTH,
+    *,
+    screen: Screen | None = None,
+    name: str = "",
+) -> tuple[bytes, bool]:
+    """Return the JSON text of ``value``, as the screen lets it pass, and whether it contains tags.
 
     Raises `StateNotSerializable` with the path of the first value that has no exact form.
     """
     if is_plain(value, room):
         try:
-            text = orjson.dumps(value)
+            text = orjson.dumps(value if screen is None else screen.value(value, name))
             return compact(text) if len(text) < _SHORT else text, False
         except TypeError:
             pass  # the walk below says what and where
-    return orjson.dumps(tagged(value, path, room)), True
+    document = tagged(value, path, room)
+    return orjson.dumps(document if screen is None else screen.value(document, name)), True
 
 
 def load_json(text: bytes | str, what: str) -> Json:

@@ -24,6 +24,7 @@ from holdfast.state.document import write_manifest
 from holdfast.state.known import KnownList, NoRoom
 from holdfast.state.reader import MAX_STATE_BYTES, large_values
 from holdfast.state.refs import ReadChunks
+from holdfast.state.screen import Screen
 from holdfast.state.sequence import Layout, append, known_layout, lay_out, tail_leaves
 from holdfast.state.stored import StoredList, only_additions
 from holdfast.state.tags import MARK, MAX_DEPTH, is_unicode, normalise, tagged
@@ -97,12 +98,14 @@ class StateEncoder:
     `encode` changes nothing; call `accept` once the put has been acknowledged. Without that, the
     next encode compares with the last accepted state, which is always safe. A state must not be
     changed by another thread while it is encoded. What reading would refuse as larger than
-    ``max_bytes`` is refused here too, before anything is stored.
+    ``max_bytes`` is refused here too, before anything is stored. A ``screen`` sees what is serialised
+    and may replace parts of it.
     """
 
-    def __init__(self, *, max_bytes: int = MAX_STATE_BYTES) -> None:
+    def __init__(self, *, max_bytes: int = MAX_STATE_BYTES, screen: Screen | None = None) -> None:
         self._memory = _Memory()
         self._max_bytes = max_bytes
+        self._screen = screen
 
     def encode(
         self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
@@ -130,7 +133,7 @@ class StateEncoder:
         memory = self._memory
         while True:
             try:
-                return _Encoding(memory, self._max_bytes).encode(state, context)
+                return _Encoding(memory, self._max_bytes, self._screen).encode(state, context)
             except _TooManySequences:
                 # Every sequence takes room in the manifest: many parts are better kept together.
                 memory = replace(memory, inline=memory.inline * 8)
@@ -170,7 +173,8 @@ class _TooLarge(Exception):
 class _Encoding:
     """One walk over one state."""
 
-    def __init__(self, memory: _Memory, max_bytes: int) -> None:
+    def __init__(self, memory: _Memory, max_bytes: int, screen: Screen | None) -> None:
+        self.screen = screen
         self.old = memory.sequences
         self.inline = memory.inline
         self.fresh: dict[Keys, _Sequence] = {}
@@ -214,6 +218,8 @@ class _Encoding:
             return self.whole(value, keys, room)
         marks = False
         parts = value.copy()
+        if self.screen is not None:
+            parts = self.screen.fields(parts, shorter_than=self.inline)
         for key in [key for key, item in parts.items() if not _simple(item)]:
             text, marked = self.item(parts[key], (*keys, key), room - 1)
             parts[key] = orjson.Fragment(text)
@@ -236,13 +242,14 @@ class _Encoding:
             return self.text(value, keys), True
         if kind is bytes and len(value) >= self.inline:
             # Counted as the tagged form that JSON would have needed.
+            value = value if self.screen is None else self.screen.raw(value)
             size = _BYTES_TAG + (len(value) + 2) // 3 * 4
             return self.place(keys, "bytes", value, size), True
         return self.whole(value, keys, room)
 
     def whole(self, value: object, keys: Keys, room: int) -> tuple[bytes, bool]:
         """Handle a value that is not taken apart."""
-        text, tags = dump(value, "", room)
+        text, tags = dump(value, "", room, screen=self.screen, name=keys[-1])
         if len(text) < self.inline:
             return text, tags
         return self.place(keys, "json+" if tags else "json", text, len(text)), True
@@ -254,7 +261,7 @@ class _Encoding:
         old = self.old.get(keys)
         if old is not None and isinstance(old.known, KnownList) and old.known.begins(value):
             return self.grown_list(value, keys, room, old, old.known), True
-        text, tags = dump(value, "", room)
+        text, tags = dump(value, "", room, screen=self.screen, name=keys[-1])
         if len(text) < self.inline:
             return text, tags
         kind = "list+" if tags else "list"
@@ -269,7 +276,7 @@ class _Encoding:
         layout, size = old.layout, old.json_bytes
         if not (new := value[len(known) :]):
             return self.add(keys, _Sequence("list", layout, size, self.remembered(known)))
-        text, tags = dump(new, "", room)
+        text, tags = dump(new, "", room, screen=self.screen, name=keys[-1])
         layout = append(layout, b"," + text[1:-1])
         size += len(text) - 1
         if tags:
@@ -280,7 +287,7 @@ class _Encoding:
         """Refer to a list that is stored already, and add what is new."""
         layout, kind, size = known_layout(value.leaves), value.kind, value.stored_bytes + 1
         if value.new:
-            text, tags = dump(value.new, "", room)
+            text, tags = dump(value.new, "", room, screen=self.screen, name=keys[-1])
             layout.tail = value.read(tail_leaves(layout))
             # An empty list is too small to be stored so: there is an item before these.
             layout = append(layout, b"," + text[1:-1])
@@ -291,14 +298,22 @@ class _Encoding:
         old = self.old.get(keys)
         if old is not None and type(old.known) is str and value.startswith(old.known):
             layout, size = old.layout, old.json_bytes
-            if new := value[len(old.known) :]:
-                layout = append(layout, _utf8(new))
-                size += len(orjson.dumps(new)) - 2
-            return self.add(keys, _Sequence("str", layout, size, self.remembered(value)))
-        content = _utf8(value)
-        placeholder = self.place(keys, "str", content, len(orjson.dumps(value)))
+            new = self.grown_text(value, len(old.known))
+            if new is not None:
+                if new:
+                    layout = append(layout, _utf8(new))
+                    size += len(orjson.dumps(new)) - 2
+                return self.add(keys, _Sequence("str", layout, size, self.remembered(value)))
+        stored = value if self.screen is None else self.screen.text(value)
+        content = _utf8(stored)
+        placeholder = self.place(keys, "str", content, len(orjson.dumps(stored)))
         self.fresh[keys].known = self.remembered(value)
         return placeholder
+
+    def grown_text(self, value: str, known: int) -> str | None:
+        if self.screen is None or len(value) == known:
+            return value[known:]
+        return self.screen.tail(value, known)
 
     def place(self, keys: Keys, kind: str, content: Buffer, json_bytes: int) -> bytes:
         """Store ``content`` as a sequence and return its placeholder."""

@@ -1,0 +1,209 @@
+"""From settings to a redactor, and to what brings the secrets back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from holdfast.config import (
+    AGENTS_DIR,
+    REDACTION_KEY,
+    PatternSettings,
+    RedactionSettings,
+    environment_values,
+)
+from holdfast.errors import InvalidConfiguration
+from holdfast.redaction.placeholders import (
+    Placeholder,
+    Rehydrate,
+    among,
+    filled,
+    placeholders_in,
+)
+
+if TYPE_CHECKING:
+    from holdfast.redaction.kinds import Rule
+    from holdfast.redaction.redactor import Redactor
+
+Redact: TypeAlias = "bool | Literal['unless off'] | Redactor | None"
+"""Whether to redact: None as the settings say, else off; ``"unless off"`` as they say, else on."""
+
+Secrets: TypeAlias = bool | Rehydrate | Iterable[str] | None
+"""Where secrets come back from: the environment (True; None while redaction is on), a function that is
+asked for each placeholder, or values among which they are found; False from nowhere."""
+
+_KIND: Final = r"[a-z0-9][a-z0-9\-]{0,40}"
+_PREFIX: Final = r"[A-Za-z0-9_.:/\-]{3,40}"
+_SHORTEST_VALUE: Final = 6
+
+
+def redactor_for(redact: Redact, settings: RedactionSettings, project_dir: Path) -> Redactor | None:
+    """Return the redactor of a project, or None where nothing is redacted."""
+    chosen: bool
+    if redact is None or redact == "unless off":
+        chosen = settings.enabled if settings.enabled is not None else redact is not None
+    elif isinstance(redact, bool):
+        chosen = redact
+    elif not hasattr(redact, "placeholder"):
+        raise InvalidConfiguration(
+            f"redact must be true, false, 'unless off' or a Redactor, not {redact!r:.80}"
+        )
+    else:
+        return redact
+    if not chosen:
+        return None
+    from holdfast.redaction.redactor import Redactor
+
+    rules = [_rule(one) for one in settings.patterns]
+    if settings.kinds is not None:
+        _check_kinds(settings.kinds, rules)
+    return Redactor(
+        key_of(settings, project_dir), kinds=settings.kinds, extra=rules, allow=settings.allow
+    )
+
+
+def key_of(settings: RedactionSettings, project_dir: Path) -> Callable[[], bytes]:
+    """Return what returns a project's key, making it where there is none yet."""
+    from holdfast.redaction.keys import load_key, parse_key
+
+    given = None if settings.key is None else parse_key(settings.key, REDACTION_KEY)
+    loaded: list[bytes] = [] if given is None else [given]
+
+    def key() -> bytes:
+        if not loaded:
+            loaded.append(load_key(project_dir / AGENTS_DIR))
+        return loaded[0]
+
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """What a session does about secrets: how they are taken out, and where they come back from.
+
+    ``known`` tells whether the secret behind a placeholder is at hand, even where it may not come back.
+    """
+
+    redactor: Redactor | None = None
+    rehydrate: Rehydrate | None = None
+    known: Rehydrate | None = None
+    key: Callable[[], bytes | None] = lambda: None
+
+    @classmethod
+    def of(
+        cls,
+        project_dir: Path,
+        settings: RedactionSettings,
+        *,
+        redact: Redact = None,
+        rehydrate: Secrets = None,
+    ) -> Redaction:
+        """Return what the settings and the arguments of `SessionManager.open` come to."""
+        redactor = redactor_for(redact, settings, project_dir)
+
+        def key() -> bytes | None:
+            return _present_key(settings, project_dir, redactor)
+
+        known = _Known(environment_values, key)
+        return cls(redactor, known=known, key=key).bringing_back(
+            redactor is not None if rehydrate is None else rehydrate
+        )
+
+    def bringing_back(self, secrets: Secrets) -> Redaction:
+        """Return the same with another place that secrets come back from; None keeps it."""
+        if secrets is None:
+            return self
+        if secrets is False:
+            return replace(self, rehydrate=None)
+        if secrets is True:
+            found: Rehydrate = _Known(environment_values, self.key)
+        elif callable(secrets):
+            found = secrets
+        else:
+            values = list(secrets)
+            found = _Known(lambda: values, self.key)
+        return replace(self, rehydrate=found, known=found)
+
+    def text(self, text: str) -> str:
+        """Return a text as it may be stored."""
+        return text if self.redactor is None else self.redactor.text(text)
+
+    def document(self, document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return a small document as it may be stored."""
+        return document if self.redactor is None else self.redactor.document(document)
+
+    def filled(self, value: Any) -> Any:
+        """Return what was stored, with the secrets that may come back."""
+        return value if self.rehydrate is None else filled(value, self.rehydrate)
+
+    def missing(self, value: Any) -> list[Placeholder]:
+        """Return the placeholders of what was stored whose secrets are not at hand, each once."""
+        found = sorted(set(placeholders_in(value)))
+        return [one for one in found if self.known is None or self.known(one) is None]
+
+
+def _present_key(
+    settings: RedactionSettings, project_dir: Path, redactor: Redactor | None
+) -> bytes | None:
+    from holdfast.redaction.keys import find_key, parse_key
+
+    if redactor is not None:
+        return redactor.key
+    if settings.key is not None:
+        return parse_key(settings.key, REDACTION_KEY)
+    return find_key(project_dir / AGENTS_DIR)
+
+
+class _Known:
+    """Looks for secrets among values and within them; all is read when a placeholder turns up."""
+
+    def __init__(
+        self, values: Callable[[], Iterable[str]], key: Callable[[], bytes | None]
+    ) -> None:
+        self._key = key
+        self._values = values
+        self._find: Rehydrate | None = None
+
+    def __call__(self, placeholder: Placeholder) -> str | None:
+        from holdfast.redaction.redactor import Redactor
+
+        if self._find is None and (key := self._key()) is not None:
+            whole = [one for one in self._values() if len(one) >= _SHORTEST_VALUE]
+            # The password of a URL, say, is a part of a value.
+            parts = (
+                value[one.start : one.end] for value in whole for one in Redactor(key).find(value)
+            )
+            self._find = among([*whole, *parts], key)
+        return None if self._find is None else self._find(placeholder)
+
+
+def _check_kinds(kinds: Iterable[str], rules: Iterable[Rule]) -> None:
+    from holdfast.redaction.kinds import KINDS
+
+    known = KINDS | {rule.kind for rule in rules}
+    if unknown := set(kinds) - known:
+        raise InvalidConfiguration(
+            f"redaction.kinds has {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}"
+        )
+
+
+def _rule(settings: PatternSettings) -> Rule:
+    from holdfast.redaction.kinds import ALPHABETS, extra_rule
+
+    where = "redaction.patterns"
+    if not re.fullmatch(_KIND, settings.kind):
+        raise InvalidConfiguration(
+            f"{where}: kind must be small letters, digits and hyphens: {settings.kind!r}"
+        )
+    if not re.fullmatch(_PREFIX, settings.prefix):
+        raise InvalidConfiguration(
+            f"{where}: prefix must be 3 to 40 letters, digits or any of _.:/- : {settings.prefix!r}"
+        )
+    if settings.characters not in ALPHABETS:
+        raise InvalidConfiguration(
+            f"{where}: characters must be one of {', '.join(ALPHABETS)}: {settings.characters!r}"
+        )
+    return extra_rule(settings.kind, settings.prefix, settings.characters, *settings.length)

@@ -1,0 +1,36 @@
+"""A last look at what is about to be written: what may not be stored is replaced on the way.
+
+The encoder shows a screen only what it is about to serialise, so what did not change since the last
+save is not looked at again. What a screen returns depends on what it is shown and on nothing else:
+equal values stay equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Screen(Protocol):
+    """Replaces parts of values. Where there is nothing to replace, the value itself comes back."""
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """Look through a value of JSON types; ``name`` is the key that leads to it."""
+
+    def fields(self, value: dict[str, Any], *, shorter_than: int) -> dict[str, Any]:
+        """Look at the keys of a dict and at the short texts directly in it."""
+
+    def text(self, text: str, name: str = "") -> str:
+        """Look through a text."""
+
+    def tail(self, text: str, known: int) -> str | None:
+        """Look through a text that was seen up to ``known``, and return what comes after.
+
+        None says that the place in between matters: the whole text is to be looked at.
+        """
+
+    def raw(self, data: bytes) -> bytes:
+        """Look through bytes."""
+
+    def document(self, document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Look through a small document of any types that can be stored."""
