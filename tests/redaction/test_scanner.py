@@ -10,6 +10,8 @@ from random import Random
 import pytest
 
 from holdfast.redaction import KINDS, Redactor, extra_rule, placeholders_in
+from holdfast.redaction.glance import WORDS, may_hold_secret
+from holdfast.redaction.kinds import TYPED
 from tests.redaction import corpus
 
 REDACTOR = Redactor(b"k" * 32)
@@ -166,3 +168,14 @@ def test_what_is_allowed_stays() -> None:
     placeholder = Redactor(b"k").text(secret)
     assert Redactor(b"k", allow=[placeholder]).text(secret) == secret
     assert Redactor(b"other", allow=[placeholder]).text(secret) != secret
+
+
+def test_a_glance_passes_over_no_secret() -> None:
+    for _, _, text, _ in corpus.typed(Random(9), 1):
+        assert may_hold_secret(text)
+    for _, text, _ in corpus.named(Random(9), 5):
+        assert may_hold_secret(text)
+    assert not may_hold_secret("pytest -q tests/state && git commit -m 'Fix the parser'")
+    assert set(WORDS) == {
+        anchor for rule in TYPED if not rule.in_runs for anchor, _, _ in rule.anchors
+    }

@@ -11,6 +11,7 @@ import sys
 
 from holdfast.hooks.events import MAX_BYTES, SESSION_START, Event, NotAnEvent, read_event
 from holdfast.hooks.quick import needs_nothing, settled
+from holdfast.hooks.secrets import without_secrets
 from holdfast.places import find_marked
 
 _EVENT_CHARACTERS = 100
@@ -44,7 +45,10 @@ def handle(*, agent: str | None = None, name: str | None = None) -> int:
         if needs_nothing(event):
             return 0
         root = _root(event)
-        if root is not None and not settled(event, root):
+        if root is None:
+            return 0
+        event = without_secrets(event, root)
+        if not settled(event, root):
             from holdfast.hooks.acting import act
 
             answer = act(event, root)

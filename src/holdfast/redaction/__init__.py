@@ -1,26 +1,25 @@
 """Redaction: secrets are taken out of what is saved, and come back when it is resumed.
 
 `Redactor` replaces them by placeholders, on the way into the store; `Redaction` is what a session does
-about it. What knows the kinds of secrets is imported when the first one is looked for.
+about it. All of it is imported when it is used: hooks start many times a minute.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.redaction.placeholders import (
-    Finding,
-    Placeholder,
-    Rehydrate,
-    among,
-    filled,
-    placeholders_in,
-)
-from holdfast.redaction.settings import Redact, Redaction, Secrets
-
 if TYPE_CHECKING:
     from holdfast.redaction.kinds import ALPHABETS, KINDS, extra_rule
+    from holdfast.redaction.placeholders import (
+        Finding,
+        Placeholder,
+        Rehydrate,
+        among,
+        filled,
+        placeholders_in,
+    )
     from holdfast.redaction.redactor import Redactor
+    from holdfast.redaction.settings import Redact, Redaction, Secrets
 
 __all__ = [
     "ALPHABETS",
@@ -41,8 +40,17 @@ __all__ = [
 _WHERE = {
     "ALPHABETS": "kinds",
     "KINDS": "kinds",
-    "extra_rule": "kinds",
+    "Finding": "placeholders",
+    "Placeholder": "placeholders",
+    "Redact": "settings",
+    "Redaction": "settings",
     "Redactor": "redactor",
+    "Rehydrate": "placeholders",
+    "Secrets": "settings",
+    "among": "placeholders",
+    "extra_rule": "kinds",
+    "filled": "placeholders",
+    "placeholders_in": "placeholders",
 }
 
 

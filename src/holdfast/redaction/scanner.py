@@ -14,31 +14,17 @@ front of it, in the forms that people and programs write: ``NAME=value``, ``"nam
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from holdfast.redaction.glance import NAMES, RUN, RUN_CHARACTERS
 from holdfast.redaction.kinds import FRAMED, TYPED, Rule
 from holdfast.redaction.names import CONTEXTUAL, kind_of_name
 from holdfast.redaction.placeholders import Finding
 from holdfast.redaction.values import Trust, is_basic, is_named_secret
 
-# A token has at least so many characters in a row that are letters, digits or one of these.
-_RUN: Final = b"a" * 20
-_RUN_CHARACTERS: Final = bytes(
-    97 if chr(one).isascii() and (chr(one).isalnum() or chr(one) in "_-+=~") else 32
-    for one in range(256)
-)
 # How far before a run what belongs to it may begin.
 _BEFORE_RUN: Final = 64
-# Parts of the words that a name with a secret behind it has (token, key, secret, password, auth …), by
-# what is looked for: a scan for each part costs more than to pass over what else begins so.
-_NAMES: Final[Mapping[bytes, tuple[bytes, ...]]] = {
-    b"ke": (b"key", b"ken"),
-    b"cre": (b"cret", b"cred"),
-    b"pass": (b"pass",),
-    b"pwd": (b"pwd",),
-    b"uth": (b"uth",),
-}
 _SHORTEST: Final = 8
 _NAME_CHARACTERS: Final = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -113,13 +99,13 @@ class Scanner:
 
     def _in_runs(self, text: str, data: bytes) -> list[Finding]:
         """Return the secrets that have a run of characters which is long enough."""
-        runs = data.translate(_RUN_CHARACTERS)
+        runs = data.translate(RUN_CHARACTERS)
         findings: list[Finding] = []
         end = done = 0
-        at = runs.find(_RUN)
+        at = runs.find(RUN)
         while at >= 0:
             start = max(end, at - _BEFORE_RUN)
-            end = runs.find(b" ", at + len(_RUN))
+            end = runs.find(b" ", at + len(RUN))
             end = end if end >= 0 else len(text)
             while (match := self._anchors.search(text, start, end)) is not None:
                 # One anchor may hide the beginning of another.
@@ -132,7 +118,7 @@ class Scanner:
                         findings.append(Finding(rule.kind, found.start, found.end))
                         start = done = max(start, found.end)
                         break
-            at = runs.find(_RUN, end)
+            at = runs.find(RUN, end)
         return findings
 
     def _tried(self, match: re.Match[str]) -> list[tuple[Rule, int, int]]:
@@ -146,7 +132,7 @@ class Scanner:
         quiet = 0
         places = [
             at
-            for beginning, words in _NAMES.items()
+            for beginning, words in NAMES.items()
             for at in _places(lower, beginning)
             if lower.startswith(words, at)
         ]
