@@ -129,3 +129,29 @@ def test_a_copy_that_is_killed_goes_on_where_it_was(
         held.close()
         sessions[0].rollback("save 1")
         assert tree_digest(folder) == there
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_of_many_who_import_at_once_one_does(
+    backend: str, open_at: Open, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    ours = open_at("a")
+    session = work(ours)
+    bundle = ours.export_session(session.id, tmp_path / "session.tar").path
+    folder = tmp_path / "b"
+    folder.mkdir()
+    url = url_of(backend, folder, request)
+    with open_at("b", url) as theirs:
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+        command = [sys.executable, "-m", "tests.bundle.killed", "rows", "99", str(folder), url]
+        workers = [
+            subprocess.Popen(
+                [*command, "import", str(bundle)],
+                env=environment, cwd=folder, stdout=subprocess.PIPE, text=True,
+            )
+            for _ in range(3)
+        ]  # fmt: skip
+        said = sorted(worker.communicate(timeout=120)[0].strip() for worker in workers)
+        assert said == ["imported", "present", "present"]
+        assert rows_of(theirs, session.id) == rows_of(ours, session.id)
+        assert theirs.verify().ok

@@ -144,7 +144,9 @@ def import_bundle(
             around.files.pack_in(commits, bundle.files, report.file_bytes)
         if same is None:
             required = files and around.files is not None and around.files.shared
-            _deliver(move, store, pack_required=required and bool(report.trees), progress=progress)
+            same = not _deliver(
+                move, store, pack_required=required and bool(report.trees), progress=progress
+            )
         return ImportReport(
             "present" if same else "imported",
             move.copy.session.id,
@@ -153,15 +155,21 @@ def import_bundle(
         )
 
 
-def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progress | None) -> None:
+def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progress | None) -> bool:
+    """Store a session and read it back. False when somebody else has stored the same meanwhile."""
     try:
         deliver(move, store, pack_required=pack_required, progress=progress)
+    except SessionExists as error:
+        if is_same(store, move.copy, move.states):
+            return False
+        raise _exists(move.copy) from error
     except CheckpointExists as error:
         raise CheckpointExists(
-            f"{error}: this store has the same work under another id. Nothing was imported; give it a "
+            f"{error}: this store has the same work under another id. Nothing was stored; give it a "
             f"new id (session_id=, --as NEW_ID) to have it twice"
         ) from error
     verify_delivered(move, store, move.copy.session.id)
+    return True
 
 
 def _exists(copy: SessionCopy) -> SessionExists:
@@ -224,9 +232,10 @@ def _copy_one(
                 stack.enter_context(our_files.workspace.saving())
                 our_files.take_over(their_files, commits)
                 required = our_files.shared
-            if same is None:
-                deliver(move, store, pack_required=required, progress=progress)
-                verify_delivered(move, store, session_id)
+            if same is None and not _deliver(
+                move, store, pack_required=required, progress=progress
+            ):
+                outcome = "present"
     return CopyReport(
         session_id=session_id,
         outcome=outcome,
