@@ -87,6 +87,7 @@ def agent(request: pytest.FixtureRequest) -> AgentName:
 @pytest.fixture
 def program(agent: AgentName, tmp_path: Path) -> Program:
     """The agent's program, with a home and a git project of its own."""
+    assert TOOLS.is_dir(), "the agents are not installed: make test-agents does that"
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     project.mkdir()
@@ -119,5 +120,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     packages = json.loads((Path(__file__).parent / "package.json").read_text())["dependencies"]
     terminalreporter.section("agents")
     for name in packages:
-        found = json.loads((TOOLS.parent / name / "package.json").read_text())
-        terminalreporter.write_line(f"{name} {found['version']}")
+        package = TOOLS.parent / name / "package.json"
+        version = (
+            json.loads(package.read_text())["version"] if package.exists() else "not installed"
+        )
+        terminalreporter.write_line(f"{name} {version}")

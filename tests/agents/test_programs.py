@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.agents.conftest import Desk
 from tests.agents.dialects import Edit, Hold, Read, Say, Shell, Write
+from tests.agents.programs import Program
+
+
+def test_the_program_is_the_one_that_is_named(program: Program) -> None:
+    package = json.loads((Path(__file__).parent / "package.json").read_text())
+    versions = [str(one) for one in package["dependencies"].values()]
+
+    assert any(version in program.version() for version in versions)
 
 
 def test_its_work_is_saved_and_what_its_shell_wrote_can_be_taken_back(desk: Desk) -> None:

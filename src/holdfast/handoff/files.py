@@ -57,11 +57,15 @@ def replace_file(path: Path, before: bytes, after: bytes) -> bool:
 
 def _written_aside(folder: Path, data: bytes, *, mode: int) -> Path:
     handle, name = tempfile.mkstemp(prefix=".holdfast-", dir=folder)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        os.chmod(name, mode)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.chmod(name, mode)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        os.unlink(name)
+        raise
     return Path(name)
 
 

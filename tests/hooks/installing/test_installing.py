@@ -16,6 +16,7 @@ import pytest
 from holdfast.errors import AgentSettingsRefused
 from holdfast.hooks.installing import hooks_status, install_hooks, uninstall_hooks
 from holdfast.hooks.installing.agents import AGENTS, AgentName, Scope
+from holdfast.hooks.installing.settings_file import read_settings
 
 WITH_ENTRIES: list[AgentName] = ["claude-code", "codex", "gemini"]
 ALL: list[AgentName] = [*WITH_ENTRIES, "opencode"]
@@ -252,33 +253,66 @@ def test_what_is_no_text_no_file_or_no_end_is_refused(project: Path, agent: Agen
         install_hooks(agent)
 
 
-def test_a_directory_that_may_not_be_written_is_refused(project: Path) -> None:
-    path = written(settings_of("claude-code", project), '{"a": 1}')
+def install_after(preparation: str, project: Path) -> str:
+    """Install in a process of its own that does something first; return what it said."""
     script = (
-        "import os, sys\n"
+        "import os, resource, sys\n"
         "from holdfast.hooks.installing import install_hooks\n"
         "from holdfast.errors import AgentSettingsRefused\n"
-        # Import what is needed, then become somebody who may not write here.
-        "import importlib.resources, holdfast.handoff.files\n"
-        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        f"{preparation}\n"
         "try: install_hooks('claude-code', project_dir=sys.argv[1])\n"
         "except AgentSettingsRefused as error: print(error)\n"
     )
+    return subprocess.run(
+        [sys.executable, "-c", script, str(project)], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_directory_that_may_not_be_written_is_refused(project: Path) -> None:
+    path = written(settings_of("claude-code", project), '{"a": 1}')
     for folder in (project, path.parent):
         folder.chmod(0o555)
     for parent in project.parents:
         if parent.owner() == project.owner() and parent != Path("/"):
             parent.chmod(parent.stat().st_mode | 0o011)
     try:
-        said = subprocess.run(
-            [sys.executable, "-c", script, str(project)], capture_output=True, text=True, check=True
-        ).stdout
+        said = install_after("if os.getuid() == 0: os.setgid(65534); os.setuid(65534)", project)
     finally:
         for folder in (project, path.parent):
             folder.chmod(0o755)
 
     assert "was not changed: Permission denied" in said
     assert contents(project) == {".claude/settings.json": b'{"a": 1}'}
+
+
+@pytest.mark.parametrize("room", [0, 8, 500])
+def test_a_disk_that_is_full_leaves_the_settings_as_they_were(project: Path, room: int) -> None:
+    path = written(settings_of("claude-code", project), '{"a": 1}')
+
+    said = install_after(f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))", project)
+
+    assert "was not changed: File too large" in said
+    assert path.read_text() == '{"a": 1}'
+    assert set(contents(project)) <= {
+        ".claude/settings.json",
+        ".claude/settings.json.holdfast-backup",
+    }
+    assert install_hooks("claude-code").done == "installed"
+    uninstall_hooks("claude-code")
+    assert contents(project) == {".claude/settings.json": b'{"a": 1}'}
+
+
+def test_what_another_program_writes_meanwhile_is_not_replaced(project: Path) -> None:
+    path = written(settings_of("claude-code", project), '{"a": 1}')
+    stale = read_settings(path)
+    path.write_text('{"a": 2}')
+
+    with pytest.raises(AgentSettingsRefused, match="another program"):
+        stale.write("{}", keep=False)
+    with pytest.raises(AgentSettingsRefused, match="another program"):
+        stale.put_back(None)
+
+    assert path.read_text() == '{"a": 2}'
 
 
 def test_links_permissions_and_names_stay(project: Path, tmp_path: Path) -> None:
