@@ -34,6 +34,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── CheckpointNotFound
     │   ├── NothingToResume
     │   ├── NothingToUndo
+    │   ├── NoConversation
     │   ├── SnapshotNotFound
     │   └── AmbiguousReference
     ├── ConflictError              it is there already, or somebody else was faster
@@ -327,6 +328,12 @@ class NothingToUndo(LookupFailedError):
     """No rollback was made that could be undone, or no undo that could be redone."""
 
     code = "nothing_to_undo"
+
+
+class NoConversation(LookupFailedError):
+    """A checkpoint holds no conversation with an agent that could be gone on with from there."""
+
+    code = "no_conversation"
 
 
 class SnapshotNotFound(LookupFailedError):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PASCAL_CASE: Final = "holdfast.pascal_case"
 """Where the context of a command says that keys are wanted in that form."""
 
-_STORED: Final = frozenset({"state", "metadata", "task_state", "value", "changes"})
+_STORED: Final = frozenset({"state", "metadata", "task_state", "value", "changes", "did"})
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 

@@ -20,6 +20,7 @@ from holdfast.cli.changes import (
 from holdfast.cli.options import Common, no_pager_option
 from holdfast.cli.output import answer, on_terminal, one_line, print_line
 from holdfast.cli.paging import paged
+from holdfast.hooks.rewind import GoingOn
 from holdfast.sessions import RollbackReport, Session, SessionManager
 
 DECLINED: Final = 1
@@ -66,11 +67,13 @@ def carry_out(
     session_id: str,
     act: Callable[[Session, str | None, bool], RollbackReport],
     asked: Asked,
+    going_on: Callable[[Session, RollbackReport], GoingOn | None] = lambda *_: None,
 ) -> None:
     """Call ``act(session, checkpoint, dry_run)`` to look, and after a yes to do what it showed.
 
     Whoever holds the session is disturbed only by the deed itself. The checkpoint is None to look at
-    what was asked for, and then the name of the one that was found.
+    what was asked for, and then the name of the one that was found. ``going_on`` is asked afterwards how
+    the conversation with an agent goes on.
     """
     name = asked.name
     if asked.with_diff and not asked.dry_run:
@@ -101,13 +104,18 @@ def carry_out(
     back_to = target if name == "rollback" else None
     held = manager.hold_session(session_id, take_over=asked.take_over, back_to=back_to)
     report = act(held, target, False)
+    then = going_on(held, report)
     if common.json:
-        answer({name: rollback_document(report, None)})
+        conversation = {} if then is None else {"conversation": then._asdict()}
+        answer({name: {**rollback_document(report, None), **conversation}})
         return
     _say_done(report, state=bool(found.state))
     forked = held.id != session_id
     if forked:
         print_line(f"session {one_line(session_id)} is completed; this is in its fork {held.id}")
+    if then is not None and then.command:
+        where = "from here" if then.path is not None else "where it is"
+        print_line(f"to go on with the conversation {where}: ", (one_line(then.command), "cyan"))
     again = undo_command(None if forked else asked.session, redo=name == "undo")
     print_line("to take it back: ", (again, "cyan"))
 

@@ -363,7 +363,8 @@ class SessionManager(TravellingSessions):
         record = get_session_record(self._store, session_id)
         if back_to is not None and record.status == "completed":
             done = Session(self._store, record, self._around)
-            return done.fork(back_to, with_latest=True)
+            # Whose work it is, the fork knows too.
+            return done.fork(back_to, with_latest=True, metadata=record.metadata)
         return self._held(record.id, take_over=take_over, over_agents=True)
 
     def join_session(self, session_id: str) -> Session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.graph import is_straight, lanes
 from holdfast.cli.options import Common, chosen_session, common_options
 from holdfast.cli.output import (
     Column,
@@ -16,7 +17,8 @@ from holdfast.cli.output import (
     size,
     when,
 )
-from holdfast.sessions import Checkpoint
+from holdfast.hooks.saving import HOOK
+from holdfast.sessions import Checkpoint, SessionManager
 
 _LAYOUT = (
     Column("NAME", "cyan", give=1, least=25),
@@ -38,7 +40,8 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
 
     SESSION is an id or its beginning; the most recently created session by default. A * behind the
     branch says that files were uncommitted at the time. FILES is how many files differ from the checkpoint
-    before it.
+    before it. Where work went back and took another way, or another session was forked off, lines beside
+    the list show which checkpoint each builds on.
 
     \b
     Examples:
@@ -51,8 +54,17 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
         listed = chosen.list_checkpoints(limit=limit and limit + 1)
         changed = manager.count_changed_files(listed)
         found = listed[:limit]
+        forks = _forks(manager, found)
     if common.json:
-        rows = [{**columns(one), "files_changed": changed.get(one.id)} for one in found]
+        rows = [
+            {
+                **columns(one),
+                "files_changed": changed.get(one.id),
+                "forks": forks.get(one.id, []),
+                "did": (one.metadata or {}).get(HOOK),
+            }
+            for one in found
+        ]
         answer({"checkpoints": rows})
         return
     if on_terminal():
@@ -61,10 +73,30 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
     if not found:
         print_line("no checkpoints")
         return
-    print_table(_LAYOUT, [_row(one, changed.get(one.id)) for one in found])
+    rows = [_row(one, changed.get(one.id), forks.get(one.id, [])) for one in found]
+    drawn = lanes((one.id, one.parent_id) for one in found)
+    if not on_terminal() or is_straight(drawn):
+        print_table(_LAYOUT, rows)
+        return
+    beside: list[tuple[str, ...]] = []
+    for row, (here, below) in zip(rows, drawn, strict=True):
+        beside.append((here, *row))
+        if below is not None:
+            beside.append((below, *("" for _ in row)))
+    print_table((Column("", "dim"), *_LAYOUT), beside)
 
 
-def _row(checkpoint: Checkpoint, changed: int | None) -> tuple[str, ...]:
+def _forks(manager: SessionManager, checkpoints: list[Checkpoint]) -> dict[str, list[str]]:
+    """Return which sessions were forked off at which checkpoint."""
+    found: dict[str, list[str]] = {}
+    ids = {one.id for one in checkpoints}
+    for record in manager.list_sessions() if ids else ():
+        if record.forked_from in ids:
+            found.setdefault(str(record.forked_from), []).append(record.id)
+    return found
+
+
+def _row(checkpoint: Checkpoint, changed: int | None, forks: list[str]) -> tuple[str, ...]:
     notes = [checkpoint.description] if checkpoint.description else []
     notes += [
         word
@@ -75,6 +107,7 @@ def _row(checkpoint: Checkpoint, changed: int | None) -> tuple[str, ...]:
         )
         if holds
     ]
+    notes += [f"fork {one_line(one)}" for one in forks]
     branch = checkpoint.git_branch or (checkpoint.git_commit or "")[:10]
     return (
         checkpoint.name,

@@ -15,6 +15,14 @@ from holdfast.cli.options import (
     take_over_option,
 )
 from holdfast.cli.rolling import Asked, asking_options, carry_out
+from holdfast.hooks.rewind import (
+    GoingOn,
+    check_conversation,
+    fork_conversation,
+    going_on,
+    tell_pending,
+)
+from holdfast.sessions import RollbackReport, Session
 
 
 @click.command("rollback", short_help="Put files and state back to a checkpoint.")
@@ -29,6 +37,11 @@ from holdfast.cli.rolling import Asked, asking_options, carry_out
     is_flag=True,
     help="Put HEAD, branch and index of the git repository back as well.",
 )
+@click.option(
+    "--with-conversation",
+    is_flag=True,
+    help="Write a coding agent's conversation down as it was then, for the agent to go on from there.",
+)
 @take_over_option
 @asking_options
 @common_options
@@ -41,6 +54,7 @@ def command(
     files_only: bool,
     only_mine: bool,
     move_head: bool,
+    with_conversation: bool,
     take_over: bool,
     yes: bool,
     dry_run: bool,
@@ -56,6 +70,10 @@ def command(
     Files that came since are removed, apart from those that the project ignores. Everything as it was is
     kept in a safety checkpoint: `holdfast undo` brings it back. The git repository keeps its HEAD, branch
     and index. A completed session is final: what happens is stored in a fork of it.
+
+    A coding agent's own transcript is never changed; how to go on with the conversation is printed.
+    --with-conversation writes a second one that ends at the checkpoint, where the agent's form of
+    transcripts allows it.
 
     \b
     Examples:
@@ -74,19 +92,34 @@ def command(
         else:
             found = chosen_checkpoint(manager, session, checkpoint)
             target, session_id = found.id, found.session_id
-        carry_out(
-            common,
-            manager,
-            session_id,
-            lambda held, found, dry_run: held.rollback(
-                found or target,
+
+        def act(held: Session, name: str | None, looking: bool) -> RollbackReport:
+            if only_mine:
+                tell_pending(held, manager.project_dir)
+            report = held.rollback(
+                name or target,
                 paths=paths or None,
-                dry_run=dry_run,
+                dry_run=looking,
                 move_head=move_head,
                 only_mine=only_mine,
                 state=False if files_only else None,
                 files=not state_only,
-            ),
+            )
+            if looking and with_conversation:
+                # Before anything is changed.
+                check_conversation(held, report.checkpoint)
+            return report
+
+        def then(held: Session, report: RollbackReport) -> GoingOn | None:
+            if with_conversation:
+                return fork_conversation(held, report.checkpoint)
+            return going_on(held)
+
+        carry_out(
+            common,
+            manager,
+            session_id,
+            act,
             Asked(
                 name="rollback",
                 session=session,
@@ -96,4 +129,5 @@ def command(
                 with_diff=with_diff,
                 pager=not no_pager,
             ),
+            then,
         )

@@ -25,6 +25,7 @@ from holdfast.state import StoredList
 HISTORY: Final = "conversation_history"
 TRANSCRIPT: Final = "transcript"
 SUBAGENTS: Final = "subagents"
+_FORMS: Final = ("claude", "codex", "gemini", "opencode")
 # So much is read at a time; what is left, the next event reads.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _EDGE: Final = 4096
@@ -89,7 +90,7 @@ def _extend(where: dict[str, Any], path: str, form: str, session: Session) -> No
         if _worth_saying(error, where):
             session.log("warning", clean(f"the transcript {path!r} is not kept: {error}", 1000))
         return
-    place = _place(form)
+    place: Place = forms(form).place
     items = [item_of(line, place) for line in added.lines]
     before = where.get(HISTORY)
     if added.anew or before is None:
@@ -101,7 +102,7 @@ def _extend(where: dict[str, Any], path: str, form: str, session: Session) -> No
 
 def _replace(where: dict[str, Any], messages: list[Any], form: str) -> None:
     """Take over a conversation that comes with the event, whole, because messages change in it."""
-    place = _place(form)
+    place: Place = forms(form).place
     lines = [orjson.dumps(one) for one in messages if isinstance(one, dict)]
     digest = sha256(b"\n".join(lines)).hexdigest()
     known = where.get(TRANSCRIPT)
@@ -110,9 +111,11 @@ def _replace(where: dict[str, Any], messages: list[Any], form: str) -> None:
         where[TRANSCRIPT] = {"format": form, "digest": digest}
 
 
-def _place(form: str) -> Place:
-    found: Place = import_module(f"holdfast.hooks.transcripts.{form}").place
-    return found
+def forms(form: str) -> Any:
+    """Return the module that knows a form of transcripts, None for one that nobody knows."""
+    if form not in _FORMS:
+        return None
+    return import_module(f"holdfast.hooks.transcripts.{form}")
 
 
 def _worth_saying(error: Exception, where: dict[str, Any]) -> bool:

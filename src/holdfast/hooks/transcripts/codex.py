@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from holdfast.hooks.transcripts.items import OTHER, inside
+import orjson
+
+from holdfast.hooks.transcripts.items import OTHER, entries_of, inside, up_to_open_calls
+from holdfast.model import utc_now
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "reasoning")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
@@ -23,3 +27,33 @@ def place(entry: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     if kind in _RESULTS and inside(entry, "payload", "output"):
         return "tool", ("payload", "output")
     return OTHER, ()
+
+
+def fork(lines: list[bytes], old: str, new: str) -> tuple[str, list[bytes]]:
+    """Return the file name and the lines of the same conversation under another id."""
+    entries = up_to_open_calls(entries_of(lines), _calls, _results)
+    for entry in entries:
+        if entry.get("type") == "session_meta" and isinstance(entry.get("payload"), dict):
+            for key in ("id", "session_id"):
+                if entry["payload"].get(key) == old:
+                    entry["payload"][key] = new
+    name = f"rollout-{utc_now():%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
+    return name, [orjson.dumps(one) for one in entries]
+
+
+def _calls(entry: dict[str, Any]) -> Iterator[str]:
+    payload = _payload(entry)
+    if payload.get("type") in ("function_call", "custom_tool_call", "local_shell_call"):
+        yield str(payload.get("call_id"))
+
+
+def _results(entry: dict[str, Any]) -> Iterator[str]:
+    payload = _payload(entry)
+    if str(payload.get("type")).endswith("_output"):
+        yield str(payload.get("call_id"))
+
+
+def _payload(entry: dict[str, Any]) -> dict[str, Any]:
+    payload = entry.get("payload")
+    response = entry.get("type") == "response_item"
+    return payload if response and isinstance(payload, dict) else {}

@@ -7,7 +7,7 @@ kept as ``line`` instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import orjson
@@ -62,6 +62,35 @@ def inside(entry: dict[str, Any], *keys: str) -> bool:
             return False
         here = here[key]
     return True
+
+
+def entries_of(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Return what lines say, those that are no objects left out."""
+    found = []
+    for line in lines:
+        try:
+            entry = orjson.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            found.append(entry)
+    return found
+
+
+def up_to_open_calls(
+    entries: list[dict[str, Any]],
+    calls: Callable[[dict[str, Any]], Iterable[str]],
+    results: Callable[[dict[str, Any]], Iterable[str]],
+) -> list[dict[str, Any]]:
+    """Return the entries before the first call of a tool whose result is not there.
+
+    A model takes no conversation in which a call was never answered.
+    """
+    answered = {one for entry in entries for one in results(entry)}
+    for number, entry in enumerate(entries):
+        if not answered.issuperset(calls(entry)):
+            return entries[:number]
+    return entries
 
 
 def _storable(line: bytes) -> str | bytes:

@@ -6,6 +6,8 @@ from typing import Any
 
 from holdfast.hooks.transcripts.items import OTHER, inside
 
+WHY_NOT = "opencode keeps conversations in a database of its own, which nobody else may write to"
+
 
 def place(entry: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Tell the role of an entry, and where its content is."""
