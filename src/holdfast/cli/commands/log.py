@@ -73,13 +73,13 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
     if not found:
         print_line("no checkpoints")
         return
-    rows = [_row(one, changed.get(one.id), forks.get(one.id, [])) for one in found]
+    cells = [_row(one, changed.get(one.id), forks.get(one.id, [])) for one in found]
     drawn = lanes((one.id, one.parent_id) for one in found)
     if not on_terminal() or is_straight(drawn):
-        print_table(_LAYOUT, rows)
+        print_table(_LAYOUT, cells)
         return
     beside: list[tuple[str, ...]] = []
-    for row, (here, below) in zip(rows, drawn, strict=True):
+    for row, (here, below) in zip(cells, drawn, strict=True):
         beside.append((here, *row))
         if below is not None:
             beside.append((below, *("" for _ in row)))
