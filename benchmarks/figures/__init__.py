@@ -19,6 +19,7 @@ FIGURES = (
     "sqlite_get",
     "sqlite_edit",
     "postgres_growth",
+    "langgraph",
     "listing",
     "sqlite_writers",
     "postgres_writers",

@@ -180,16 +180,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
 
     def list_threads(self) -> Sequence[ThreadInfo]:
         """List all threads; every session of the store is one."""
-        return [
-            ThreadInfo(
-                thread_id=usage.session_id,
-                checkpoints=usage.checkpoints,
-                size_bytes=usage.size_bytes,
-                stored_bytes=usage.stored_bytes,
-                latest_checkpoint_id=usage.latest_id,
-            )
-            for usage in self._store.session_usage()
-        ]
+        return list_threads(self._store)
 
     def close(self) -> None:
         """Close the store; closing twice is fine."""
@@ -300,6 +291,20 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
             )
             for write in writes
         ]
+
+
+def list_threads(store: Store) -> Sequence[ThreadInfo]:
+    """List the threads of a store; every session is one."""
+    return [
+        ThreadInfo(
+            thread_id=usage.session_id,
+            checkpoints=usage.checkpoints,
+            size_bytes=usage.size_bytes,
+            stored_bytes=usage.stored_bytes,
+            latest_checkpoint_id=usage.latest_id,
+        )
+        for usage in store.session_usage()
+    ]
 
 
 _Place = tuple[str, str, str]

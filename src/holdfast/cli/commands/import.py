@@ -8,6 +8,7 @@ import click
 
 from holdfast.bundle import open_bundle
 from holdfast.cli.bundles import bundle_document, contents
+from holdfast.cli.frameworks import import_langgraph
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, print_line
 from holdfast.cli.progress import progress_bar
@@ -17,7 +18,14 @@ from holdfast.sessions import SessionManager
 
 
 @click.command("import", short_help="Take in a session that was exported.")
-@click.argument("file", type=click.Path())
+@click.argument("file", metavar="FILE_OR_URL", type=click.Path())
+@click.option(
+    "--from",
+    "framework",
+    type=click.Choice(["langgraph"]),
+    help="Take in all threads of that framework's own database instead.",
+)
+@click.option("--to", metavar="URL", help="With --from: the store that takes them, as --url.")
 @click.option("--as", "session_id", metavar="NEW_ID", help="Give the session another id.")
 @click.option(
     "--restore", is_flag=True, help="Put the project's files back to its latest checkpoint."
@@ -25,11 +33,17 @@ from holdfast.sessions import SessionManager
 @click.option("--no-files", is_flag=True, help="Take in the states only.")
 @common_options
 def command(
-    common: Common, file: str, session_id: str | None, restore: bool, no_files: bool
+    common: Common,
+    file: str,
+    framework: str | None,
+    to: str | None,
+    session_id: str | None,
+    restore: bool,
+    no_files: bool,
 ) -> None:
-    """Take in a session that was exported.
+    """Take in a session that was exported. With --from: a framework's threads.
 
-    FILE is what `holdfast export` wrote. All of it is verified first; what is damaged, cut off or not
+    A file is what `holdfast export` wrote. All of it is verified first; what is damaged, cut off or not
     what an export would write is refused, and nothing is changed. The session is there whole or not at all,
     with its ids, names, order and times. Importing it again changes nothing. A session of that id with other content is not touched: --as has it
     under another id.
@@ -37,12 +51,24 @@ def command(
     The files are stored for `holdfast rollback`. With --restore they are put back at once, behind a safety
     checkpoint: `holdfast undo` takes that back.
 
+    With --from langgraph, the file or postgresql://… URL is the database of a SqliteSaver or PostgresSaver of
+    LangGraph, which is only read. Its threads become sessions, for HoldfastSaver to go on with. An import that
+    was stopped is repeated: it stores what is missing. A thread that has gone on here is left alone.
+
     \b
     Examples:
       holdfast import work.holdfast.tar
       holdfast import work.holdfast.tar --restore
       holdfast import work.holdfast.tar --as second-try --url postgresql://localhost/agents
+      holdfast import --from langgraph checkpoints.sqlite --to agent.db
     """
+    if framework is not None:
+        if session_id or restore or no_files:
+            raise click.UsageError("--as, --restore and --no-files are for exported sessions")
+        import_langgraph(common, file, to)
+        return
+    if to is not None:
+        raise click.UsageError("--to goes with --from; elsewhere the store is --url")
     if restore and no_files:
         raise click.UsageError("--restore needs the files that --no-files leaves out")
     path = Path(file)

@@ -44,6 +44,8 @@ from holdfast.integrations.langgraph.reading import Reader
 from holdfast.integrations.langgraph.twins import AsyncTwins
 from holdfast.integrations.langgraph.values import Values
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, NewWrite, Trim
+from holdfast.savers.backed import list_threads
+from holdfast.savers.values import ThreadInfo
 from holdfast.sessions import SessionManager
 from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
@@ -76,8 +78,8 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
     ) -> None:
         super().__init__()
         self._trim = Trim(keep=check_cap(max_checkpoints_per_thread))
-        self._types = tuple(types)
-        values = Values(Classes(self._types))
+        self.classes = Classes(types)
+        values = Values(self.classes)
         self._owns_store = not isinstance(store, (Store, SessionManager))
         if isinstance(store, SessionManager):
             self._store = store.store
@@ -173,26 +175,37 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
         for index, (channel, value) in enumerate(writes):
             if not isinstance(channel, str):
                 raise InvalidIdentifier(f"thread {thread_id!r}: {channel!r:.80} is no channel")
-            frozen = self._values.frozen(value, thread_id, channel)
-            try:
-                encoded = StateEncoder().encode({"value": frozen})
-            except StateNotSerializable as error:
-                raise _placed(error, thread_id, channel) from error
-            drafts.append(
-                NewWrite(
-                    task_id=task_id,
-                    index=WRITES_IDX_MAP.get(channel, index),
-                    channel=channel,
-                    manifest=encoded.manifest,
-                    refs=encoded.refs,
-                    chunks=encoded.chunks,
-                    expects=encoded.expects,
-                    task_path=task_path,
-                    replace=channel in WRITES_IDX_MAP,
-                )
-            )
+            at = WRITES_IDX_MAP.get(channel, index)
+            drafts.append(self.write_draft(thread_id, task_id, task_path, at, channel, value))
+        self.put_drafts(thread_id, namespace, place.checkpoint_id, drafts)
+
+    def write_draft(
+        self, thread_id: str, task_id: str, task_path: str, index: int, channel: str, value: Any
+    ) -> NewWrite:
+        """Return a pending write as it is stored, at a place in its task's order."""
+        frozen = self._values.frozen(value, thread_id, channel)
+        try:
+            encoded = StateEncoder().encode({"value": frozen})
+        except StateNotSerializable as error:
+            raise _placed(error, thread_id, channel) from error
+        return NewWrite(
+            task_id=task_id,
+            index=index,
+            channel=channel,
+            manifest=encoded.manifest,
+            refs=encoded.refs,
+            chunks=encoded.chunks,
+            expects=encoded.expects,
+            task_path=task_path,
+            replace=channel in WRITES_IDX_MAP,
+        )
+
+    def put_drafts(
+        self, thread_id: str, namespace: str, checkpoint_id: str, drafts: Sequence[NewWrite]
+    ) -> None:
+        """Store pending writes at a checkpoint, in one transaction."""
         session = thread_session(self._store.tenant, KIND, thread_id)
-        self._store.put_writes(session, namespace, place.checkpoint_id, drafts)
+        self._store.put_writes(session, namespace, checkpoint_id, drafts)
 
     def _document(self, checkpoint: Checkpoint, thread_id: str) -> dict[str, Any]:
         frozen = self._values.frozen
@@ -299,6 +312,10 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
         return self._reader.delta_history(place_of(config), channels) if channels else {}
 
     # Threads -------------------------------------------------------------------------------------
+
+    def list_threads(self) -> Sequence[ThreadInfo]:
+        """List all threads with what they hold, most recently created first; no content is read."""
+        return list_threads(self._store)
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread in all its namespaces, and at once what nothing else refers to."""

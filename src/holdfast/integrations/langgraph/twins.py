@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
+from holdfast.savers.values import ThreadInfo
 from holdfast.waiting import in_thread, iterate_in_thread
 
 
@@ -77,6 +78,11 @@ class AsyncTwins:
         found: Mapping[str, DeltaChannelHistory] = await in_thread(
             self.get_delta_channel_history, config=config, channels=channels
         )
+        return found
+
+    async def alist_threads(self: Any) -> Sequence[ThreadInfo]:
+        """Async twin of `list_threads`."""
+        found: Sequence[ThreadInfo] = await in_thread(self.list_threads)
         return found
 
     async def adelete_thread(self: Any, thread_id: str) -> None:

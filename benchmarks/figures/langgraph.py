@@ -1,0 +1,163 @@
+"""A conversation of 250 turns with LangGraph: what its checkpointers store, and how long they take.
+
+The same graph, with LangGraph's own checkpointers, with its delta channel, and with ours.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from benchmarks.graphs import DeltaState, Talk, take_turns_talking
+from benchmarks.growth import relations_bytes
+from benchmarks.harness import Row, Run, median, show_bytes, show_time, show_times, take_turns
+from benchmarks.ours import SqliteFile
+from benchmarks.peers import open_postgres_saver, open_sqlite_saver, sqlite_file_bytes
+from holdfast.integrations.langgraph import HoldfastSaver
+
+TARGET_SMALLER = 60
+TARGET_FASTER = 2
+TARGET_HISTORY = 5
+_LISTED = 20
+
+
+def measure(run: Run) -> list[Row]:
+    return [*_sqlite(run), *_postgres(run), _threads(run)]
+
+
+def _sqlite(run: Run) -> list[Row]:
+    turns, folder = run.size(250, 40), run.directory
+    paths = [folder / f"langgraph-{name}.db" for name in ("peer", "delta", "ours")]
+    peer = Talk(open_sqlite_saver(paths[0]))
+    delta = Talk(open_sqlite_saver(paths[1]), schema=DeltaState)
+    ours = Talk(HoldfastSaver(paths[2]))
+    try:
+        take_turns_talking(turns, peer, delta, ours)
+        _same(peer, delta, ours)
+        histories = take_turns(run.size(10, 3), *_histories(peer, ours))
+        peer_bytes = sqlite_file_bytes(peer.saver, paths[0])
+        delta_bytes = sqlite_file_bytes(delta.saver, paths[1])
+        file = SqliteFile(paths[2])
+        our_bytes = file.file_bytes()
+        file.close()
+    finally:
+        for talk in (peer, delta):
+            talk.saver.conn.close()
+        ours.saver.close()
+    what = f"LangGraph on SQLite, {turns} turns of two 1 KB messages"
+    return [
+        Row(
+            figure=f"{what}: the file",
+            peer=f"SqliteSaver {show_bytes(peer_bytes)}",
+            ours=show_bytes(our_bytes),
+            ratio=f"{show_times(peer_bytes / our_bytes)} smaller",
+            target=f"≥ {TARGET_SMALLER} × smaller",
+            met=peer_bytes >= TARGET_SMALLER * our_bytes,
+            values={"peer_bytes": peer_bytes, "our_bytes": our_bytes, "turns": turns},
+        ),
+        Row(
+            figure=f"{what}: the file, beside a delta channel",
+            peer=f"SqliteSaver with DeltaChannel {show_bytes(delta_bytes)}",
+            ours=show_bytes(our_bytes),
+            ratio=f"{show_times(delta_bytes / our_bytes)} smaller",
+            target="not larger",
+            met=our_bytes <= delta_bytes,
+            note="the delta channel changes the graph's schema; ours has the plain one",
+            values={"peer_bytes": delta_bytes, "our_bytes": our_bytes},
+        ),
+        _faster(f"{what}: a turn", "SqliteSaver", peer, ours, TARGET_FASTER),
+        _faster(f"{what}: a turn, beside a delta channel", "SqliteSaver with DeltaChannel", delta, ours),
+        _history(what, "SqliteSaver", histories),
+    ]  # fmt: skip
+
+
+def _postgres(run: Run) -> list[Row]:
+    turns = run.size(250, 40)
+    urls = [run.new_database() for _ in range(2)]
+    peer, ours = Talk(open_postgres_saver(urls[0])), Talk(HoldfastSaver(urls[1]))
+    try:
+        take_turns_talking(turns, peer, ours)
+        _same(peer, ours)
+        histories = take_turns(run.size(10, 3), *_histories(peer, ours))
+    finally:
+        peer.saver.conn.close()
+        ours.saver.close()
+    peer_bytes, our_bytes = map(relations_bytes, urls)
+    what = f"LangGraph on PostgreSQL, {turns} turns of two 1 KB messages"
+    return [
+        Row(
+            figure=f"{what}: all tables",
+            peer=f"PostgresSaver {show_bytes(peer_bytes)}",
+            ours=show_bytes(our_bytes),
+            ratio=f"{show_times(peer_bytes / our_bytes)} smaller",
+            values={"peer_bytes": peer_bytes, "our_bytes": our_bytes, "turns": turns},
+        ),
+        _faster(f"{what}: a turn", "PostgresSaver", peer, ours),
+        _history(what, "PostgresSaver", histories, None),
+    ]
+
+
+def _threads(run: Run) -> Row:
+    """List threads after everything but their names and counts was removed."""
+    path, count = run.directory / "langgraph-threads.db", run.size(200, 20)
+    with HoldfastSaver(path) as saver:
+        talk = Talk(saver)
+        for number in range(count):
+            talk.thread = {"configurable": {"thread_id": f"talk-{number}"}}
+            talk.turns(1)
+        (times,) = take_turns(run.size(20, 3), saver.list_threads)
+        before = [one.thread_id for one in saver.list_threads()]
+        file = SqliteFile(path)
+        file.connection.execute("DELETE FROM chunks")
+        file.close()
+        payload_free = [one.thread_id for one in saver.list_threads()] == before
+    assert len(before) == count
+    return Row(
+        figure=f"LangGraph on SQLite: listing {count} threads",
+        peer="–",
+        ours=f"{show_time(median(times))}, {'no' if payload_free else 'with'} payload read",
+        target="no payload read",
+        met=payload_free,
+        note="LangGraph's checkpointers list threads by listing all their checkpoints",
+        values={"our_seconds": median(times)},
+    )
+
+
+def _same(*talks: Talk) -> None:
+    states = [talk.graph.get_state(talk.thread).values["messages"] for talk in talks]
+    assert all(state == states[0] for state in states)
+
+
+def _histories(peer: Talk, ours: Talk) -> list[partial[list[object]]]:
+    assert len(ours.history(_LISTED)) == len(peer.history(_LISTED)) == _LISTED
+    return [partial(talk.history, _LISTED) for talk in (peer, ours)]
+
+
+def _faster(figure: str, name: str, peer: Talk, ours: Talk, target: int | None = None) -> Row:
+    """Compare what a turn took over the whole conversation: short at first, long in the end."""
+    peer_time, our_time = (sum(talk.times) / len(talk.times) for talk in (peer, ours))
+    last = [median(talk.times[-25:]) for talk in (peer, ours)]
+    return Row(
+        figure=figure,
+        peer=f"{name} {show_time(peer_time)}",
+        ours=show_time(our_time),
+        ratio=f"{show_times(peer_time / our_time)} faster",
+        target="–" if target is None else f"≥ {target} × faster",
+        met=None if target is None else peer_time >= target * our_time,
+        note=f"at the end {show_time(last[0])} and {show_time(last[1])}; with LangGraph's own work",
+        values={"peer_seconds": peer_time, "our_seconds": our_time, "last": last},
+    )
+
+
+def _history(
+    what: str, name: str, times: list[list[float]], target: int | None = TARGET_HISTORY
+) -> Row:
+    peer_time, our_time = map(median, times)
+    return Row(
+        figure=f"{what}: get_state_history(limit={_LISTED})",
+        peer=f"{name} {show_time(peer_time)}",
+        ours=show_time(our_time),
+        ratio=f"{show_times(peer_time / our_time)} faster",
+        target="–" if target is None else f"≥ {target} × faster",
+        met=None if target is None else peer_time >= target * our_time,
+        values={"peer_seconds": peer_time, "our_seconds": our_time},
+    )

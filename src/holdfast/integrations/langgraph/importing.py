@@ -1,0 +1,114 @@
+"""Bringing threads over from LangGraph's own checkpointers.
+
+Checkpoints keep their ids, parents, metadata and writes, and are put in the order of their ids, which grow
+with time. What a checkpoint's tasks wrote is stored before the checkpoint: where that is, all of it is. So an
+import that was stopped is simply repeated, and stores what is missing.
+
+A thread that has gone on in the target since it was imported is left alone: what the source added
+meanwhile would become its latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.integrations.langgraph.peer_values import PeerValues
+from holdfast.integrations.langgraph.places import config_of
+from holdfast.integrations.langgraph.saver import HoldfastSaver
+from holdfast.integrations.langgraph.sources import PeerCheckpoint, Source, open_source
+from holdfast.model import CheckpointQuery
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import did. ``diverged`` names the threads that have gone on here and were left alone."""
+
+    threads: int
+    checkpoints: int
+    present: int
+    writes: int
+    diverged: tuple[str, ...]
+
+
+def import_threads(
+    url: str, saver: HoldfastSaver, *, progress: Progress | None = None
+) -> ImportReport:
+    """Bring all threads of a SqliteSaver's file or a PostgresSaver's database into a saver.
+
+    The source is only read. Repeating it stores what is missing. Raises `ClassNotAllowed`, naming the
+    thread and the channel, for an object of a class that the saver does not allow: what was imported
+    before stays, and the import goes on from there once the class is among its ``types``.
+    """
+    with open_source(url, PeerValues(saver.classes)) as source:
+        return _Import(source, saver, progress).run()
+
+
+class _Import:
+    """One import, with its counts."""
+
+    def __init__(self, source: Source, saver: HoldfastSaver, progress: Progress | None) -> None:
+        self.source = source
+        self.saver = saver
+        self.progress = progress
+        self.checkpoints = self.present = self.writes = 0
+        self.diverged: list[str] = []
+
+    def run(self) -> ImportReport:
+        threads = self.source.threads()
+        total, done = sum(threads.values()), 0
+        for thread_id, count in threads.items():
+            self.thread(thread_id, done, total)
+            done += count
+            self.report(done, total)
+        return ImportReport(
+            len(threads) - len(self.diverged),
+            self.checkpoints,
+            self.present,
+            self.writes,
+            tuple(self.diverged),
+        )
+
+    def report(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(done, total)
+
+    def thread(self, thread_id: str, done: int, total: int) -> None:
+        theirs = self.source.ids(thread_id)
+        records = self.saver.store.list_checkpoints(CheckpointQuery(session_id=thread_id))
+        ours = {(one.namespace, one.external_id or one.id) for one in records}
+        if ours - set(theirs):
+            self.diverged.append(thread_id)
+            return
+        for number, (namespace, checkpoint_id) in enumerate(theirs):
+            found = self.source.read(thread_id, namespace, checkpoint_id)
+            self.put_writes(thread_id, found)
+            if (namespace, checkpoint_id) in ours:
+                self.present += 1
+            else:
+                self.put(thread_id, found)
+            self.report(done + number, total)
+
+    def put(self, thread_id: str, found: PeerCheckpoint) -> None:
+        config = config_of(thread_id, found.namespace, found.parent_id or "")
+        checkpoint: Any = {**found.checkpoint, "id": found.checkpoint_id}
+        metadata: Any = found.metadata
+        self.saver.put(config, checkpoint, metadata, {})
+        self.checkpoints += 1
+
+    def put_writes(self, thread_id: str, found: PeerCheckpoint) -> None:
+        stored = self.saver.store.list_writes(thread_id, found.namespace, [found.checkpoint_id])
+        present = {(one.task_id, one.index) for one in stored}
+        missing = [one for one in found.writes if (one.task_id, one.idx) not in present]
+        if missing:
+            drafts = [
+                self.saver.write_draft(
+                    thread_id, one.task_id, one.task_path, one.idx, one.channel, one.value
+                )
+                for one in missing
+            ]
+            self.saver.put_drafts(thread_id, found.namespace, found.checkpoint_id, drafts)
+            self.writes += len(missing)

@@ -1,0 +1,319 @@
+"""Threads of LangGraph's own checkpointers come over whole; the source is only read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import ormsgpack
+import psycopg
+import pytest
+from click.testing import CliRunner
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command, Interrupt, Send
+from pydantic import BaseModel
+
+from holdfast.cli import holdfast as cli
+from holdfast.errors import ClassNotAllowed, NotADatabase, StateCorrupt, StoreUnavailable
+from holdfast.integrations.langgraph import HoldfastSaver, import_threads
+from holdfast.integrations.langgraph.classes import Classes
+from holdfast.integrations.langgraph.peer_values import PeerValues
+from tests.integrations.langgraph.graphs import at, checkpoint, id_of
+from tests.integrations.langgraph.random_graphs import build, picture, run
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Order:
+    number: int
+
+
+class Plan(BaseModel):
+    title: str
+    order: Any = None
+
+
+TYPES = (Colour, Order, Plan)
+Peer = Callable[[], Any]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Any]]:
+    """The URL of a peer's database, and its saver."""
+    if request.param == "sqlite":
+        path = tmp_path / "peer.sqlite"
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            saver.setup()
+            yield str(path), saver
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url = server.create_database(f"peer_{uuid4().hex[:8]}")
+    with PostgresSaver.from_conn_string(url) as saver:
+        saver.setup()
+        yield url, saver
+
+
+@pytest.fixture
+def saver(tmp_path: Path) -> Iterator[HoldfastSaver]:
+    with HoldfastSaver(tmp_path / "ours.db", types=TYPES) as opened:
+        yield opened
+
+
+def everything(saver: Any, thread_id: str) -> list[Any]:
+    return [
+        (found.config, found.parent_config, found.checkpoint, found.metadata, found.pending_writes)
+        for found in saver.list({"configurable": {"thread_id": thread_id}})
+    ]
+
+
+def test_whole_histories_come_over_and_the_graph_goes_on(
+    source: tuple[str, Any], saver: HoldfastSaver
+) -> None:
+    url, peer = source
+    from random import Random
+
+    for seed in (1, 3):
+        run(seed, peer)
+    seen: list[tuple[int, int]] = []
+    report = import_threads(url, saver, progress=lambda done, total: seen.append((done, total)))
+    assert report.threads == 2
+    assert report.checkpoints > 10
+    assert seen[-1] == (report.checkpoints, report.checkpoints)
+    for seed in (1, 3):
+        thread: Any = {"configurable": {"thread_id": f"thread-{seed}"}}
+        graphs = [build(Random(seed), one) for one in (peer, saver)]
+        assert picture(graphs[1], thread) == picture(graphs[0], thread)
+        results = [
+            graph.invoke({"messages": [HumanMessage("on", id="on")]}, thread) for graph in graphs
+        ]
+        for result in results:
+            asked = [one.value for one in result.pop("__interrupt__", ())]
+            result["asked"] = asked
+        assert results[0] == results[1]
+
+
+VALUES = {
+    "plain": [None, True, 1, 2.5, "text", {"k": [1]}, {1: "int key"}],
+    "bytes": b"raw",
+    "times": [datetime(2026, 1, 1, tzinfo=UTC), date(2026, 1, 2), timedelta(1, 2), time(1, 2)],
+    "others": [UUID(int=7), Decimal("1.10"), Path("/x/y"), ip_address("::1"), {1, 2}, deque([1])],
+    "messages": [
+        HumanMessage("a", id="1"),
+        AIMessage("b", id="2", tool_calls=[{"name": "f", "args": {}, "id": "c", "type": "tool_call"}]),
+        ToolMessage("c", tool_call_id="c", id="3"),
+    ],
+    "send": [Send("n", {"x": 1})],
+    "command": Command(goto="n", resume={"a": 1}),
+    "enum": Colour.RED,
+    "dataclass": Order(1),
+    "model": Plan(title="t"),
+}  # fmt: skip
+
+
+def fill(peer: Any) -> Any:
+    versions = dict.fromkeys(VALUES, "1")
+    first = peer.put(at(), {**checkpoint(VALUES), "channel_versions": versions},
+                     {"source": "input", "step": 1, "run_id": "r", "odd": ["é"]}, versions)  # fmt: skip
+    peer.put_writes(first, [("x", [HumanMessage("w", id="w")]), ("__interrupt__", (Interrupt("i", id="i"),)),
+                            ("y", None)], "task", "~path")  # fmt: skip
+    peer.put(at(namespace="sub"), checkpoint({"s": "1"}), {"source": "loop"}, {"s": 1})
+    return peer.put(first, checkpoint({"z": "2"}), {"source": "loop", "step": 2}, {"z": 1})
+
+
+def test_values_writes_and_metadata_come_over(
+    source: tuple[str, Any], saver: HoldfastSaver
+) -> None:
+    url, peer = source
+    fill(peer)
+    report = import_threads(url, saver)
+    assert (report.threads, report.checkpoints, report.writes) == (1, 3, 3)
+    assert everything(saver, "t") == everything(peer, "t")
+
+
+def test_repeating_it_stores_what_is_missing(source: tuple[str, Any], saver: HoldfastSaver) -> None:
+    url, peer = source
+    last = fill(peer)
+    import_threads(url, saver)
+    before = everything(saver, "t")
+    again = import_threads(url, saver)
+    assert (again.checkpoints, again.present, again.writes) == (0, 3, 0)
+    assert everything(saver, "t") == before
+    peer.put_writes(last, [("late", 1)], "late task")
+    peer.put(last, checkpoint({"z": "3"}), {"source": "loop"}, {"z": 2})
+    more = import_threads(url, saver)
+    assert (more.checkpoints, more.present, more.writes) == (1, 3, 1)
+    assert everything(saver, "t") == everything(peer, "t")
+
+
+def test_one_that_was_stopped_anywhere_is_simply_repeated(
+    source: tuple[str, Any], saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, peer = source
+    fill(peer)
+
+    @contextmanager
+    def broken(name: str, after: int) -> Iterator[None]:
+        method = getattr(saver.store, name)
+        left = [after]
+
+        def failing(*args: Any, **kwargs: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return method(*args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(saver.store, name, failing)
+            yield
+
+    for name, after in (("put_writes", 0), ("put", 0), ("put", 1)):
+        with broken(name, after), pytest.raises(KeyboardInterrupt):
+            import_threads(url, saver)
+    import_threads(url, saver)
+    assert everything(saver, "t") == everything(peer, "t")
+
+
+def test_a_thread_that_went_on_here_is_left_alone(
+    source: tuple[str, Any], saver: HoldfastSaver
+) -> None:
+    url, peer = source
+    last = fill(peer)
+    import_threads(url, saver)
+    saver.put(last, checkpoint({}, "mine"), {}, {})
+    peer.put(last, checkpoint(), {}, {})
+    assert import_threads(url, saver).diverged == ("t",)
+    latest = saver.get_tuple(at())
+    assert latest is not None
+    assert id_of(latest.config) == "mine"
+
+
+def test_the_file_of_the_source_is_not_changed(tmp_path: Path, saver: HoldfastSaver) -> None:
+    path = tmp_path / "peer.sqlite"
+    with SqliteSaver.from_conn_string(str(path)) as peer:
+        fill(peer)
+    before = hashlib.sha256(path.read_bytes()).digest()
+    path.chmod(0o400)
+    import_threads(str(path), saver)
+    assert hashlib.sha256(path.read_bytes()).digest() == before
+
+
+def test_a_class_that_is_not_allowed_is_named_and_not_made(
+    source: tuple[str, Any], tmp_path: Path
+) -> None:
+    url, peer = source
+    fill(peer)
+    with HoldfastSaver(tmp_path / "strict.db") as strict:
+        with pytest.raises(ClassNotAllowed, match="thread 't', channel"):
+            import_threads(url, strict)
+        assert list(strict.list(None)) == []
+    # With the class allowed it goes on from there.
+    with HoldfastSaver(tmp_path / "strict.db", types=TYPES) as wide:
+        import_threads(url, wide)
+        assert everything(wide, "t") == everything(peer, "t")
+
+
+class Bomb:
+    made = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        Bomb.made += 1
+
+
+def ext(code: int, *parts: Any) -> bytes:
+    return ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(parts)))
+
+
+@pytest.mark.parametrize("code", range(8))
+def test_forged_msgpack_makes_nothing(code: int) -> None:
+    values = PeerValues(Classes(TYPES))
+    Bomb.made = 0
+    for name in ("Bomb", "os.system"):
+        forged = ext(code, __name__, name, ["x"], "fromisoformat")
+        if code == 7:
+            forged = ormsgpack.packb(ormsgpack.Ext(7, ext(2, __name__, name, {})))
+        with pytest.raises((ClassNotAllowed, StateCorrupt), match="thread 't', channel 'c'"):
+            values.read("msgpack", forged, "t", "c")
+    with pytest.raises((ClassNotAllowed, StateCorrupt)):
+        values.read("msgpack", ext(3, "datetime", "datetime", "x", "__class__"), "t", "c")
+    assert Bomb.made == 0
+
+
+def test_pickles_and_forged_json_make_nothing() -> None:
+    values = PeerValues(Classes())
+    Bomb.made = 0
+    constructor = {
+        "lc": 2,
+        "type": "constructor",
+        "id": [*__name__.split("."), "Bomb"],
+        "kwargs": {},
+    }
+    for kind, data in (
+        ("pickle", b"cos\nsystem\n(S'x'\ntR."),
+        ("json", json.dumps([constructor]).encode()),
+        ("json", b'{"lc": 1, "type": "constructor", "id": 7}'),
+        ("unknown", b""),
+    ):
+        with pytest.raises(ClassNotAllowed):
+            values.read(kind, data, "t", "c")
+    for kind in ("msgpack", "json"):
+        with pytest.raises(StateCorrupt, match="thread 't', channel 'c'"):
+            values.read(kind, b"\xc1 no", "t", "c")
+    old = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"],
+           "kwargs": {"content": "hi"}}  # fmt: skip
+    assert values.read("json", json.dumps(old).encode(), "t", "c") == HumanMessage("hi")
+    assert Bomb.made == 0
+
+
+def test_what_is_no_database_of_langgraph_is_refused(
+    tmp_path: Path, saver: HoldfastSaver, postgres_server: PostgresServer
+) -> None:
+    with pytest.raises(StoreUnavailable):
+        import_threads(str(tmp_path / "missing"), saver)
+    (tmp_path / "text").write_text("not a database" * 100)
+    with pytest.raises(NotADatabase):
+        import_threads(str(tmp_path / "text"), saver)
+    sqlite3.connect(tmp_path / "empty.db").close()
+    with pytest.raises(NotADatabase):
+        import_threads(str(tmp_path / "empty.db"), saver)
+    empty = postgres_server.create_database(f"empty_{uuid4().hex[:8]}")
+    with pytest.raises(NotADatabase):
+        import_threads(empty, saver)
+    with pytest.raises(StoreUnavailable):
+        import_threads("postgresql://localhost:1/none", saver)
+    assert psycopg.__version__
+
+
+def test_the_command_brings_threads_over(tmp_path: Path) -> None:
+    path, target = tmp_path / "peer.sqlite", tmp_path / "ours.db"
+    with SqliteSaver.from_conn_string(str(path)) as peer:
+        peer.put(at("a thread"), checkpoint({"x": "1"}), {"source": "input"}, {})
+    command = ["import", "--from", "langgraph", str(path), "--to", str(target)]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0, done.output
+    assert "imported 1 checkpoints and 0 writes of 1 threads" in done.output
+    again = CliRunner().invoke(cli, [*command, "--json"])
+    assert json.loads(again.output)["import"]["present"] == 1
+    with HoldfastSaver(target) as saver:
+        assert [one.thread_id for one in saver.list_threads()] == ["a thread"]
+    assert CliRunner().invoke(cli, [*command, "--restore"]).exit_code == 2
+    assert CliRunner().invoke(cli, ["import", str(path), "--to", "x"]).exit_code == 2
