@@ -31,7 +31,7 @@ from pydantic import BaseModel
 
 from holdfast.errors import StateNotSerializable
 from holdfast.integrations import agent_framework
-from holdfast.integrations.agent_framework import HoldfastCheckpointStorage
+from holdfast.integrations.agent_framework import HoldfastCheckpointStorage, forms, storage
 from holdfast.model import CheckpointQuery
 from holdfast.stores import Store
 from tests.docstrings import undescribed
@@ -256,7 +256,8 @@ def test_agents_in_a_workflow_remember_what_was_said(store: Store) -> None:
 
 
 def test_every_public_name_is_described() -> None:
-    assert undescribed(agent_framework) == []
+    for module in (agent_framework, storage, forms):
+        assert undescribed(module) == []
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

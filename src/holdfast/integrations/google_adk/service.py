@@ -1,4 +1,4 @@
-"""Google ADK: sessions with their events and state in a Holdfast store.
+"""The session service.
 
 A session is a thread that holds its events and its own state. What events say about ``app:`` and
 ``user:`` keys is shared, and kept in threads of their own. An event is stored first, together with a
@@ -13,29 +13,31 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events import Event
+from google.adk.platform import time as platform_time
+from google.adk.platform import uuid as platform_uuid
+from google.adk.sessions import BaseSessionService, Session, State
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
 from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
-from holdfast.errors import MissingExtra, StaleWriter, StateNotSerializable
+from holdfast.errors import StaleWriter
+from holdfast.integrations.google_adk.documents import (
+    chosen,
+    document,
+    draft,
+    is_stale,
+    marker,
+    plain,
+    split,
+)
 from holdfast.stores import Store
 from holdfast.waiting import in_thread
 
-try:
-    from google.adk.errors import StaleSessionError
-    from google.adk.errors.already_exists_error import AlreadyExistsError
-    from google.adk.errors.session_not_found_error import SessionNotFoundError
-    from google.adk.events import Event
-    from google.adk.platform import time as platform_time
-    from google.adk.platform import uuid as platform_uuid
-    from google.adk.sessions import BaseSessionService, Session, State
-    from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-except ModuleNotFoundError as error:
-    raise MissingExtra("google-adk", "An adapter for Google ADK") from error
-
 _KIND: Final = "google-adk"
 _SHARED: Final = "google-adk-state"
-# A state of that size is kept with the metadata too, so that a listing reads no events.
-_SMALL: Final = 4096
 
 
 class HoldfastSessionService(BaseSessionService):
@@ -60,14 +62,14 @@ class HoldfastSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session. Raises ``AlreadyExistsError`` for an id that the user has already."""
-        own, scoped = _split(_plain(state or {}))
+        own, scoped = split(plain(state or {}))
         session_id = (session_id or "").strip() or platform_uuid.new_uuid()
         about = {"app": app_name, "user": user_id, "session": session_id}
-        draft = _draft(own, [], platform_time.get_time(), scoped)
+        first = draft(own, [], platform_time.get_time(), scoped)
 
         def create() -> Version:
             thread = joined(*about.values())
-            version = self._sessions.replace(thread, draft, after=None, about=about)
+            version = self._sessions.replace(thread, first, after=None, about=about)
             return self._settle(about, version)
 
         try:
@@ -122,13 +124,13 @@ class HoldfastSessionService(BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         try:
-            version = await in_thread(self._append, about, session, _document(event))
+            version = await in_thread(self._append, about, session, document(event))
         except BaseException:
             session.state = before
             raise
         if version is None:
             return event
-        session._storage_update_marker = _marker(version)
+        session._storage_update_marker = marker(version)
         session.last_update_time = event.timestamp
         return self._commit_event_to_session(session, event)
 
@@ -137,25 +139,25 @@ class HoldfastSessionService(BaseSessionService):
         await in_thread(self._sessions.close)
 
     def _append(
-        self, about: Mapping[str, str], session: Session, document: dict[str, Any]
+        self, about: Mapping[str, str], session: Session, event: dict[str, Any]
     ) -> Version | None:
-        own, scoped = _split(document.get("actions", {}).get("state_delta", {}))
+        own, scoped = split(event.get("actions", {}).get("state_delta", {}))
         known: list[bool] = []
 
         def add(last: Version | None) -> Draft | None:
             if last is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             events = last.state["events"]
-            known[:] = [one == document for one in events if one["id"] == document["id"]]
+            known[:] = [one == event for one in events if one["id"] == event["id"]]
             if any(known):
                 return None
-            if _is_stale(session, last):
+            if is_stale(session, last):
                 raise StaleSessionError(
                     f"Session {session.id} was changed since it was read. Nothing was stored: get it "
                     f"again and repeat."
                 )
             state = {**last.state["state"], **own}
-            return _draft(state, [*events, document], document["timestamp"], scoped)
+            return draft(state, [*events, event], event["timestamp"], scoped)
 
         version = self._sessions.change(joined(*about.values()), add)
         return None if any(known) or version is None else self._settle(about, version)
@@ -173,7 +175,7 @@ class HoldfastSessionService(BaseSessionService):
             if last is None or last.id != version.id:
                 return None
             kept = last.state
-            return _draft(kept["state"], kept["events"], kept["update_time"], {})
+            return draft(kept["state"], kept["events"], kept["update_time"], {})
 
         self._sessions.change(joined(*about.values()), clear)
         return version
@@ -228,74 +230,9 @@ class HoldfastSessionService(BaseSessionService):
             },
             events=[
                 Event.model_validate_json(orjson.dumps(one))
-                for one in _chosen(version.state.get("events", []), config)
+                for one in chosen(version.state.get("events", []), config)
             ],
             last_update_time=version.state["update_time"],
         )
-        session._storage_update_marker = _marker(version)
+        session._storage_update_marker = marker(version)
         return session
-
-
-def _draft(
-    state: dict[str, Any], events: list[Any], update_time: float, scoped: dict[str, Any]
-) -> Draft:
-    kept = {"state": state, "update_time": update_time}
-    document = {**kept, "events": events}
-    if any(scoped.values()):
-        return Draft({**document, "scoped": scoped})
-    small = len(orjson.dumps(state)) <= _SMALL
-    return Draft(document, {"summary": kept} if small else None)
-
-
-def _split(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what belongs to the session itself, and what to the app and the user."""
-    own: dict[str, Any] = {}
-    scoped: dict[str, Any] = {"app": {}, "user": {}}
-    for key, value in delta.items():
-        if key.startswith(State.APP_PREFIX):
-            scoped["app"][key.removeprefix(State.APP_PREFIX)] = value
-        elif key.startswith(State.USER_PREFIX):
-            scoped["user"][key.removeprefix(State.USER_PREFIX)] = value
-        elif not key.startswith(State.TEMP_PREFIX):
-            own[key] = value
-    return own, scoped
-
-
-def _marker(version: Version) -> str | None:
-    """Return what tells whether a session has changed: how many events it has, and the last one."""
-    events = version.state.get("events")
-    return None if events is None else f"{len(events)} {events[-1]['id'] if events else ''}"
-
-
-def _is_stale(session: Session, last: Version) -> bool:
-    if session._storage_update_marker is not None:
-        return bool(session._storage_update_marker != _marker(last))
-    return bool(last.state["update_time"] > session.last_update_time)
-
-
-def _chosen(events: list[Any], config: GetSessionConfig | None) -> list[Any]:
-    if config is None:
-        return events
-    if config.num_recent_events is not None:
-        events = events[-config.num_recent_events :] if config.num_recent_events else []
-    if config.after_timestamp is not None:
-        late = [one["timestamp"] >= config.after_timestamp for one in events]
-        # From the first one after the last that is too early.
-        events = events[len(late) - late[::-1].index(False) :] if False in late else events
-    return events
-
-
-def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return dict(to_jsonable_python(state))
-    except PydanticSerializationError as error:
-        raise StateNotSerializable("$.state", str(error)) from None
-
-
-def _document(event: Event) -> dict[str, Any]:
-    # The event itself would put the names of such values in their place.
-    _plain(event.actions.state_delta)
-    try:
-        return dict(orjson.loads(event.model_dump_json(exclude_none=True)))
-    except PydanticSerializationError as error:
-        raise StateNotSerializable("$.event", str(error)) from None
