@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 from collections.abc import Sequence
-
-import orjson
 
 from holdfast.errors import CheckpointNotFound, ConfirmationStale
 from holdfast.sessions.rollback import RollbackReport
@@ -56,4 +55,4 @@ class Confirmations:
             None if report.files is None else report.files.safety,
             latest,
         ]
-        return hmac.new(self._secret, orjson.dumps(facts), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, json.dumps(facts).encode(), hashlib.sha256).hexdigest()
