@@ -40,6 +40,7 @@ from holdfast.redaction import Placeholder, Redact, Redaction, Secrets
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.comparison import Comparison
+from holdfast.sessions.inspection import StoredSecret
 from holdfast.sessions.portable import CopyReport, ImportReport
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.unfinished import MAX_RECOVERIES
@@ -943,3 +944,7 @@ class AsyncSessionManager:
     async def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
         """See `SessionManager.verify`."""
         return await self._run(self._manager.verify, progress=progress)
+
+    async def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
+        """See `SessionManager.find_secrets`."""
+        return await self._run(self._manager.find_secrets, files=files)

@@ -48,7 +48,7 @@ REASONS: Final[Mapping[str, Severity]] = {
     "open_file_missing": "drifted",
     "tool_missing": "unsafe",
     "tool_changed": "drifted",
-    "secret_missing": "drifted",  # nosec B105: a code, not a secret
+    "placeholder_unfilled": "drifted",
     "effect_unknown": "unsafe",
     "checkpoint_unreadable": "unsafe",
     "session_held": "unsafe",
@@ -327,7 +327,7 @@ def secret_reasons(missing: Collection[Any]) -> Iterator[Reason]:
     """Say which secrets were taken out of the state and are not at hand now."""
     for placeholder in missing:
         yield Reason(
-            "secret_missing",
+            "placeholder_unfilled",
             f"the secret behind {placeholder} is not in the environment",
             subject=str(placeholder),
         )

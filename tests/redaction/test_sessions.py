@@ -154,7 +154,7 @@ def test_values_come_back_from_the_environment_on_resume(
     assert missing.kind == "gitlab-token"
     assert again.state["c"] == str(missing)
     report = again.preflight(files=False)
-    assert report.codes.count("secret_missing") == 1
+    assert report.codes.count("placeholder_unfilled") == 1
     assert str(missing) in again.brief().text
     # To look at a checkpoint brings nothing back.
     assert token not in str(again.latest_checkpoint().state)

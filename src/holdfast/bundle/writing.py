@@ -110,8 +110,11 @@ def write_bundle(
     checkpoint_id: str | None = None,
     files: WriteFiles | None = None,
     overwrite: bool = False,
+    open_source: Callable[[Store, str, str | None], Source] = Source,
 ) -> BundleReport:
     """Write a session, or one checkpoint of it, to a file that only its owner may read.
+
+    ``open_source`` may give another door through which its content comes.
 
     Raises `SessionNotFound`, `CheckpointNotFound`, `BundleExists`, and `DigestMismatch` for content
     that is damaged; then nothing is written.
@@ -121,7 +124,7 @@ def write_bundle(
     if target.is_dir() or not target.parent.is_dir():
         raise InvalidIdentifier(f"{target} is no place for a file; nothing was written")
     for _ in range(_ATTEMPTS):
-        source = Source(store, session_id, checkpoint_id)
+        source = open_source(store, session_id, checkpoint_id)
         try:
             with TemporaryFile(dir=target.parent) as body:
                 return _Writing(source, body, brief, files).run(target)

@@ -49,6 +49,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "usage": "Show how much room states and files take.",
     "gc": "Free the space of content that nothing refers to.",
     "verify": "Read everything back and check every digest.",
+    "redact": "Find secrets that are stored already.",
     "doctor": "Explain the installation; save what a damaged file holds.",
     "drill": "Kill a worker again and again, and count what comes back.",
     "hooks": "Let a coding agent call Holdfast.",

@@ -63,6 +63,11 @@ class Redactor:
         self._clean: set[str] = set()
         self._clean_size = 0
 
+    def with_key(self, key: bytes) -> Redactor:
+        """Return a redactor with the same rules and another key."""
+        allow = [*self._allowed, *(f"{one}*" for one in self._allowed_starts)]
+        return Redactor(key, kinds=self._kinds, extra=self._extra, allow=allow)
+
     @property
     def key(self) -> bytes:
         """The key of the digests in placeholders."""

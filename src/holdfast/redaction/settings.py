@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -85,9 +86,11 @@ class Redaction:
     """What a session does about secrets: how they are taken out, and where they come back from.
 
     ``known`` tells whether the secret behind a placeholder is at hand, even where it may not come back.
+    ``leaving`` looks at what is taken elsewhere in a bundle, which is redacted unless that is turned off.
     """
 
     redactor: Redactor | None = None
+    leaving: Redactor | None = None
     rehydrate: Rehydrate | None = None
     known: Rehydrate | None = None
     key: Callable[[], bytes | None] = lambda: None
@@ -105,10 +108,15 @@ class Redaction:
         redactor = redactor_for(redact, settings, project_dir)
 
         def key() -> bytes | None:
-            return _present_key(settings, project_dir, redactor)
+            if redactor is not None and redactor is redact:
+                return redactor.key
+            return _present_key(settings, project_dir)
 
         known = _Known(environment_values, key)
-        return cls(redactor, known=known, key=key).bringing_back(
+        leaving = redactor
+        if redactor is None and redact is None:
+            leaving = redactor_for("unless off", settings, project_dir)
+        return cls(redactor, leaving, known=known, key=key).bringing_back(
             redactor is not None if rehydrate is None else rehydrate
         )
 
@@ -126,6 +134,15 @@ class Redaction:
             values = list(secrets)
             found = _Known(lambda: values, self.key)
         return replace(self, rehydrate=found, known=found)
+
+    def looking(self) -> Redactor:
+        """Return the rules for a look at what is stored, whether it is redacted or not."""
+        from holdfast.redaction.redactor import Redactor
+
+        # Only what differs counts, so any key will do: the project's is not made for a look.
+        key = self.key() or os.urandom(32)
+        rules = self.redactor or self.leaving
+        return Redactor(key) if rules is None else rules.with_key(key)
 
     def text(self, text: str) -> str:
         """Return a text as it may be stored."""
@@ -145,13 +162,10 @@ class Redaction:
         return [one for one in found if self.known is None or self.known(one) is None]
 
 
-def _present_key(
-    settings: RedactionSettings, project_dir: Path, redactor: Redactor | None
-) -> bytes | None:
+def _present_key(settings: RedactionSettings, project_dir: Path) -> bytes | None:
+    """Return a project's key, None where none was made yet."""
     from holdfast.redaction.keys import find_key, parse_key
 
-    if redactor is not None:
-        return redactor.key
     if settings.key is not None:
         return parse_key(settings.key, REDACTION_KEY)
     return find_key(project_dir / AGENTS_DIR)

@@ -41,6 +41,7 @@ from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.comparison import Comparison, compare, compare_rollback, count_changes
 from holdfast.sessions.files import Capture, limits_from
 from holdfast.sessions.held import TASK_BYTES, Surroundings
+from holdfast.sessions.inspection import StoredSecret, find_stored_secrets
 from holdfast.sessions.lookup import get_record_anywhere, get_session_record
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
@@ -567,6 +568,14 @@ class SessionManager(TravellingSessions):
     def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
         """Read every checkpoint, its files too, and re-derive every digest; nothing is changed."""
         return upkeep.verify(self._store, self._around.files, progress=progress)
+
+    def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
+        """Find secrets that are stored, by the rules of redaction; nothing is changed.
+
+        With ``files`` also in the files of each session's latest checkpoint.
+        """
+        chosen = self._around.files if files else None
+        return list(find_stored_secrets(self._store, self._around.redaction.looking(), chosen))
 
 
 def _one_of(value: str, allowed: tuple[Any, ...], what: str) -> Any:

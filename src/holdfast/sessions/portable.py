@@ -6,9 +6,10 @@ them: killed in between, there is nothing to be seen but what the next sweep tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -24,6 +25,8 @@ from holdfast.bundle.moving import (
     verify_delivered,
     without_expired,
 )
+from holdfast.bundle.screening import ScreenedSource
+from holdfast.bundle.writing import Source
 from holdfast.errors import (
     CheckpointExists,
     CheckpointNotFound,
@@ -98,14 +101,20 @@ def export_session(
         one.workspace_commit for one in store.list_checkpoints(CheckpointQuery(record.id))
     ):
         raise WorkspaceRefused(f"session {record.id} {_NO_FILES}")
+    brief = brief_to_go(store, record, around, checkpoint=chosen).text
+    open_source: Callable[[Store, str, str | None], Source] = Source
+    if (redactor := around.redaction.leaving) is not None:
+        brief = redactor.text(brief)
+        open_source = partial(ScreenedSource, redactor=redactor)
     return write_bundle(
         store,
         record.id,
         target,
-        brief=brief_to_go(store, record, around, checkpoint=chosen).text,
+        brief=brief,
         checkpoint_id=chosen,
         files=out,
         overwrite=overwrite,
+        open_source=open_source,
     )
 
 

@@ -59,7 +59,8 @@ class TravellingSessions(ABC):
         It holds the states of all checkpoints, or of the one named, their files, the log with the
         decisions, recorded effects, and a brief to read. The session may be in use meanwhile. The
         file is whole or absent; one that exists is replaced with ``overwrite`` only. With
-        ``files=False`` the files stay behind.
+        ``files=False`` the files stay behind. Secrets are taken out of all but the files, unless the
+        manager was opened with ``redact=False`` or the settings turn that off.
         """
         record = get_session_record(self._store, session_id)
         return export_session(

@@ -1,0 +1,49 @@
+"""``holdfast redact``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+
+import click
+
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import answer, one_line, plural, print_line
+
+
+@click.command("redact", short_help="Find secrets that are stored already.")
+@click.option("--check", is_flag=True, required=True, help="Look, and change nothing.")
+@click.option("--files", is_flag=True, help="Look into the files of the latest checkpoints too.")
+@common_options
+@click.pass_context
+def command(ctx: click.Context, common: Common, check: bool, files: bool) -> None:
+    """Find secrets that are stored already.
+
+    Looks through states, metadata, descriptions, logs and recorded effects of all sessions, and says of
+    which kind each secret is and where it is stored, not what it is. What is saved by commands and
+    hooks has none, unless redaction was turned off. Changes nothing. The exit code is 1 when there
+    are any.
+
+    \b
+    Examples:
+      holdfast redact --check
+      holdfast redact --check --files --json
+    """
+    with common.open() as manager:
+        found = manager.find_secrets(files=files)
+    if common.json:
+        answer({"redact": {"ok": not found, "secrets": [asdict(one) for one in found]}})
+    else:
+        for one in found:
+            where = [one_line(one.session_id)]
+            where += [one_line(one.checkpoint)] if one.checkpoint is not None else []
+            place = f"{one.where} {one_line(one.path)}"
+            print_line((f"{one.kind}  ", "bold red"), f"{'  '.join(where)}  {place}")
+        if found:
+            kinds = Counter(one.kind for one in found)
+            summary = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+            print_line(("secrets", "bold red"), f"  {plural(len(found), 'place')}: {summary}")
+        else:
+            print_line(("ok", "bold green"), "  no secrets of a known kind are stored")
+    if found:
+        ctx.exit(1)

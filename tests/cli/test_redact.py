@@ -1,0 +1,65 @@
+"""Which secrets are stored already?"""
+
+import json
+from random import Random
+
+from holdfast import SessionManager
+from holdfast.redaction import KINDS
+from tests.cli.conftest import CommandLine
+from tests.redaction import corpus
+from tests.redaction.test_sessions import one_of_each_kind, save_everywhere
+
+
+def test_a_store_without_secrets_is_said_to_be_so(cli: CommandLine) -> None:
+    with SessionManager.open(redact=True) as manager:
+        save_everywhere(manager, one_of_each_kind())
+    assert "no secrets" in cli.ok("redact", "--check")
+    assert cli.json("redact", "--check") == {"redact": {"ok": True, "secrets": []}}
+
+
+def test_secrets_are_told_by_kind_and_place_and_not_shown(cli: CommandLine) -> None:
+    secrets = one_of_each_kind()
+    with SessionManager.open() as manager:
+        session_id = save_everywhere(manager, secrets)
+    before = sorted(path.name for path in (cli.project / ".agents").iterdir())
+    answer = cli("redact", "--check", "--json")
+    found = answer.json["redact"]
+    assert (answer.code, found["ok"]) == (1, False)
+    assert {one["kind"] for one in found["secrets"]} >= set(secrets)
+    assert {one["kind"] for one in found["secrets"]} <= KINDS
+    assert {one["session_id"] for one in found["secrets"]} == {session_id}
+    places = {(one["where"], one["path"]) for one in found["secrets"]}
+    assert {
+        ("state", "$.conversation_history[0].content"),
+        ("state", "$.raw"),
+        ("state", "$.tuple[0]"),
+        ("state", "$.log"),
+        ("session", "$.task_description"),
+        ("description", "$"),
+        ("metadata", "$.x[0]"),
+        ("log", "$.data.deep[0].text"),
+        ("effect", "$.result.answer"),
+    } <= places
+    shown = answer.out + cli("redact", "--check").out
+    assert [kind for kind, one in secrets.items() if one in shown] == []
+    # Nothing was changed, and no key was made for a look.
+    assert sorted(path.name for path in (cli.project / ".agents").iterdir()) == before
+
+
+def test_files_are_looked_into_on_request(cli: CommandLine) -> None:
+    token = corpus.TOKENS["github-token"][0](Random(1))
+    (cli.project / "notes.txt").write_text(f"use {token}\n")
+    (cli.project / "binary").write_bytes(b"\0" + token.encode())
+    with SessionManager.open() as manager:
+        manager.create_session("implementer").save_checkpoint("first")
+    assert cli("redact", "--check").code == 0
+    answer = cli("redact", "--check", "--files", "--json")
+    assert answer.code == 1
+    [one] = answer.json["redact"]["secrets"]
+    assert (one["kind"], one["where"], one["path"]) == ("github-token", "file", "notes.txt")
+    assert one["checkpoint"] == "first"
+    assert token not in json.dumps(one)
+
+
+def test_check_has_to_be_said(cli: CommandLine) -> None:
+    assert cli("redact").code == 2
