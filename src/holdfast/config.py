@@ -72,7 +72,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import InvalidConfiguration
-from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, find_marked
+from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, find_marked, stated_store
 
 __all__ = [
     "AGENTS_DIR",
@@ -271,13 +271,13 @@ def load_config(
     """Return the settings of the project that ``project_dir`` lies in. Creates nothing."""
     root = find_project_root(project_dir)
     stored = _read_file(root / AGENTS_DIR / CONFIG_FILE)
-    chosen = url or os.environ.get("HOLDFAST_URL")
+    chosen = url or stated_store()[0]
     if not chosen and "url" in stored:
         chosen = _from_root(stored["url"], root)
     return Config(
         project_dir=root,
         url=str(chosen or root / AGENTS_DIR / DATABASE),
-        tenant=tenant or os.environ.get("HOLDFAST_TENANT") or stored.get("tenant"),
+        tenant=tenant or stated_store()[1] or stored.get("tenant"),
         retention=stored.get("retention", {}),
         workspace=_workspace(root / AGENTS_DIR / CONFIG_FILE, stored.get("workspace", {})),
         handoff=_handoff(root / AGENTS_DIR / CONFIG_FILE, stored.get("handoff", {})),

@@ -1,4 +1,8 @@
-"""Where a project begins, found with nothing but `os`: agents' hooks ask on every tool call."""
+"""Where a project begins and which store is meant, found with nothing but `os`.
+
+Agents' hooks ask on every tool call. `holdfast.config` does the rest, and is the only other module that reads
+the environment.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ import os
 AGENTS_DIR = ".agents"
 DATABASE = "sessions.db"
 CONFIG_FILE = "holdfast.toml"
+
+URL = "HOLDFAST_URL"
+TENANT = "HOLDFAST_TENANT"
 
 _MARKS = (f"{AGENTS_DIR}/{DATABASE}", f"{AGENTS_DIR}/{CONFIG_FILE}", ".git")
 
@@ -25,3 +32,8 @@ def find_marked(start: str) -> str | None:
         if above == here:
             return None
         here = above
+
+
+def stated_store() -> tuple[str | None, str | None]:
+    """Return the URL and the tenant that the environment asks for; None where it says nothing."""
+    return os.environ.get(URL) or None, os.environ.get(TENANT) or None

@@ -18,10 +18,11 @@ from holdfast.hooks.agents import EDITS, READS
 from holdfast.hooks.briefing import brief_of
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import Event, clean
-from holdfast.hooks.quick import AHEAD, ENVIRONMENT, line_of, prompt_of
+from holdfast.hooks.quick import AHEAD, line_of, prompt_of
 from holdfast.hooks.saving import Saving
 from holdfast.hooks.starting import Started, end, open_session, start
 from holdfast.hooks.tools import Use, use_of
+from holdfast.places import stated_store
 from holdfast.sessions import Session, SessionManager
 from holdfast.workspace.glance import remember, stamp
 
@@ -233,7 +234,7 @@ class _Acting:
             "saved_ns": self.saved_ns,
             "debounce_ms": self.settings.debounce_ms,
             "read_only": list(self.settings.read_only),
-            "environment": [os.environ.get(name) for name in ENVIRONMENT],
+            "store": stated_store(),
             "glance": self.glance(),
         }
 

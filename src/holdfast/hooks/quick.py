@@ -13,6 +13,7 @@ from holdfast.hooks.agents import EDITS, READS
 from holdfast.hooks.desk import Desk, paths_in
 from holdfast.hooks.events import AFTER_TOOL, BEFORE_TOOL, IGNORED, PROMPT, Event, clean
 from holdfast.hooks.tools import PLANS, Use, planned_tasks, use_of
+from holdfast.places import stated_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,15 +104,12 @@ def _nothing_to_save(desk: Desk, note: dict[str, Any], use: Use) -> bool:
             return False
         if note.get("enabled") is False:
             return True
-        if note["environment"] != [os.environ.get(name) for name in ENVIRONMENT]:
+        if note["store"] != list(stated_store()):
             return False
         return _within_burst(desk, note, use) or is_unchanged(desk.root, note["glance"])
     except (KeyError, TypeError, ValueError, AttributeError):
         # A note of another version, or of somebody else's making.
         return False
-
-
-ENVIRONMENT = ("HOLDFAST_URL", "HOLDFAST_TENANT")
 
 
 def _within_burst(desk: Desk, note: dict[str, Any], use: Use) -> bool:

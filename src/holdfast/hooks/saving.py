@@ -143,7 +143,9 @@ class Saving:
         event = self.event
         prompts = [line["prompt"] for line in lines if isinstance(line.get("prompt"), str)]
         if prompts:
-            self.note["prompt"] = clean(prompts[-1], _PROMPT_CHARACTERS)
+            # It is kept in a file, too, as long as the session lasts.
+            asked = self.session.redaction.text(prompts[-1])
+            self.note["prompt"] = clean(asked, _PROMPT_CHARACTERS)
             if self.session.task_description is None and prompts[0].strip():
                 self.session.describe_task(prompts[0])
         if event.kind == events.STOP:
