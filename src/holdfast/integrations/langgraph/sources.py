@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import quote
 
 from holdfast.errors import InvalidUrl, MissingExtra, NotADatabase, StoreUnavailable
 from holdfast.integrations.langgraph.peer_values import PeerValues
+from holdfast.sql import queries
+
+_SQLITE: Final = queries("sqlite")
+_POSTGRES: Final = queries("postgres")
 
 
 class PeerWrite(NamedTuple):
@@ -78,12 +82,14 @@ class SqliteSource:
             self._connection.set_busy_timeout(10_000)
             # One view of it, whatever is written meanwhile.
             self._connection.execute("BEGIN")
-            columns = {row[1] for row in self._connection.execute("PRAGMA table_info(writes)")}
+            columns = {column for (column,) in self._all("langgraph.columns")}
         except apsw.Error as error:
             raise NotADatabase(f"{path} is no SQLite database: {error}") from error
         if "checkpoint_id" not in columns:
             raise NotADatabase(f"{path} has no checkpoints of LangGraph's SqliteSaver")
-        self._task_path = "task_path" if "task_path" in columns else "''"
+        self._writes = (
+            "langgraph.writes" if "task_path" in columns else "langgraph.writes.without_path"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -98,34 +104,20 @@ class SqliteSource:
 
     def threads(self) -> Mapping[str, int]:
         """Return the number of checkpoints of each thread."""
-        return dict(
-            self._connection.execute(
-                "SELECT thread_id, count(*) FROM checkpoints GROUP BY thread_id ORDER BY thread_id"
-            )
-        )
+        return dict(self._all("langgraph.threads"))
 
     def ids(self, thread_id: str) -> list[tuple[str, str]]:
         """Return namespace and id of a thread's checkpoints, oldest first: ids grow with time."""
-        return list(
-            self._connection.execute(
-                "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
-                " ORDER BY checkpoint_id, checkpoint_ns",
-                (thread_id,),
-            )
-        )
+        return self._all("langgraph.ids", (thread_id,))
+
+    def _all(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return list(self._connection.execute(_SQLITE[name], values))
 
     def read(self, thread_id: str, namespace: str, checkpoint_id: str) -> PeerCheckpoint:
         """Return one of them."""
         key = (thread_id, namespace, checkpoint_id)
-        where = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-        ((parent_id, kind, data, metadata),) = self._connection.execute(
-            f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {where}", key
-        )
-        rows = self._connection.execute(
-            f"SELECT task_id, {self._task_path}, idx, channel, type, value FROM writes {where}"
-            " ORDER BY task_id, idx",
-            key,
-        )
+        ((parent_id, kind, data, metadata),) = self._all("langgraph.checkpoint", key)
+        rows = self._all(self._writes, key)
         read = self._values.read
         return PeerCheckpoint(
             namespace,
@@ -153,17 +145,15 @@ class PostgresSource:
             self._connection = psycopg.connect(url)
             self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             self._connection.read_only = True
-            found = self._all(
-                "SELECT column_name FROM information_schema.columns"
-                " WHERE table_name = 'checkpoint_writes' AND table_schema = ANY (current_schemas(false))"
-            )
+            columns = {column for (column,) in self._all("langgraph.columns")}
         except psycopg.Error as error:
             raise StoreUnavailable(f"{error}".strip() + "; nothing was imported") from error
-        columns = {column for (column,) in found}
         if "checkpoint_id" not in columns:
             self._connection.close()
             raise NotADatabase("the database has no checkpoints of LangGraph's PostgresSaver")
-        self._task_path = "task_path" if "task_path" in columns else "''"
+        self._writes = (
+            "langgraph.writes" if "task_path" in columns else "langgraph.writes.without_path"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -176,45 +166,23 @@ class PostgresSource:
     ) -> None:
         self._connection.close()
 
-    def _all(self, statement: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        return iter(self._connection.execute(statement.encode(), values).fetchall())
+    def _all(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return self._connection.execute(_POSTGRES[name].encode(), values).fetchall()
 
     def threads(self) -> Mapping[str, int]:
         """Return the number of checkpoints of each thread."""
-        return dict(
-            self._all("SELECT thread_id, count(*) FROM checkpoints GROUP BY thread_id ORDER BY 1")
-        )
+        return dict(self._all("langgraph.threads"))
 
     def ids(self, thread_id: str) -> list[tuple[str, str]]:
         """Return namespace and id of a thread's checkpoints, oldest first: ids grow with time."""
-        found = self._all(
-            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = %s"
-            ' ORDER BY checkpoint_id COLLATE "C", checkpoint_ns',
-            (thread_id,),
-        )
-        return [(namespace, checkpoint_id) for namespace, checkpoint_id in found]
+        return self._all("langgraph.ids", (thread_id,))
 
     def read(self, thread_id: str, namespace: str, checkpoint_id: str) -> PeerCheckpoint:
         """Return one of them, with the channels that stand in a table of their own."""
         key = (thread_id, namespace, checkpoint_id)
-        where = "WHERE c.thread_id = %s AND c.checkpoint_ns = %s AND c.checkpoint_id = %s"
-        ((parent_id, checkpoint, metadata),) = self._all(
-            f"SELECT c.parent_checkpoint_id, c.checkpoint, c.metadata FROM checkpoints AS c {where}",
-            key,
-        )
-        blobs = self._all(
-            "SELECT b.channel, b.type, b.blob FROM checkpoints AS c"
-            " CROSS JOIN LATERAL jsonb_each_text(c.checkpoint -> 'channel_versions') AS v"
-            " JOIN checkpoint_blobs AS b ON b.thread_id = c.thread_id"
-            " AND b.checkpoint_ns = c.checkpoint_ns AND b.channel = v.key AND b.version = v.value "
-            + where,
-            key,
-        )
-        rows = self._all(
-            f"SELECT task_id, {self._task_path}, idx, channel, type, blob FROM checkpoint_writes AS c"
-            f" {where} ORDER BY task_id, idx",
-            key,
-        )
+        ((parent_id, checkpoint, metadata),) = self._all("langgraph.checkpoint", key)
+        blobs = self._all("postgres.langgraph.channels", key)
+        rows = self._all(self._writes, key)
         read = self._values.read
         channels = dict(checkpoint.get("channel_values") or {})
         for channel, kind, data in blobs:

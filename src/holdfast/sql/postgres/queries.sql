@@ -596,3 +596,37 @@ VALUES (%(tenant)s, %(session_id)s, %(key)s, %(occurrence)s, %(name)s, %(fingerp
 -- name: postgres.transfer.log
 INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)
 VALUES (%(tenant)s, %(session_id)s, %(level)s, %(message)s, %(data)s::jsonb, %(created_at)s);
+
+-- name: langgraph.columns
+-- Tables of LangGraph's PostgresSaver, which are only read.
+SELECT column_name FROM information_schema.columns
+WHERE table_name = 'checkpoint_writes' AND table_schema = ANY (current_schemas(false));
+
+-- name: langgraph.threads
+SELECT thread_id, count(*) FROM checkpoints GROUP BY thread_id ORDER BY thread_id;
+
+-- name: langgraph.ids
+SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = %s
+ORDER BY checkpoint_id COLLATE "C", checkpoint_ns;
+
+-- name: langgraph.checkpoint
+SELECT parent_checkpoint_id, checkpoint, metadata FROM checkpoints
+WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s;
+
+-- name: langgraph.writes
+SELECT task_id, task_path, idx, channel, type, blob FROM checkpoint_writes
+WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s ORDER BY task_id, idx;
+
+-- name: langgraph.writes.without_path
+SELECT task_id, '', idx, channel, type, blob FROM checkpoint_writes
+WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s ORDER BY task_id, idx;
+
+-- name: postgres.langgraph.channels
+-- The channels that stand in a table of their own, at the versions that a checkpoint names.
+SELECT b.channel, b.type, b.blob
+FROM checkpoints AS c
+CROSS JOIN LATERAL jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
+JOIN checkpoint_blobs AS b
+    ON b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+    AND b.channel = v.key AND b.version = v.value
+WHERE c.thread_id = %s AND c.checkpoint_ns = %s AND c.checkpoint_id = %s;

@@ -637,3 +637,26 @@ SELECT DISTINCT tenant FROM sessions ORDER BY tenant;
 -- name: sqlite.salvage.forget_result
 UPDATE effects SET status = 'unknown', result = NULL, refs = x''
 WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ?;
+
+-- name: langgraph.columns
+-- Tables of LangGraph's SqliteSaver, which are only read.
+SELECT name FROM pragma_table_info('writes');
+
+-- name: langgraph.threads
+SELECT thread_id, count(*) FROM checkpoints GROUP BY thread_id ORDER BY thread_id;
+
+-- name: langgraph.ids
+SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?
+ORDER BY checkpoint_id, checkpoint_ns;
+
+-- name: langgraph.checkpoint
+SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints
+WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?;
+
+-- name: langgraph.writes
+SELECT task_id, task_path, idx, channel, type, value FROM writes
+WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY task_id, idx;
+
+-- name: langgraph.writes.without_path
+SELECT task_id, '', idx, channel, type, value FROM writes
+WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY task_id, idx;
