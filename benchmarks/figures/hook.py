@@ -53,7 +53,7 @@ class Agent:
 
 def measure(run: Run) -> list[Row]:
     project = Project(run.directory / "hooked", run.size(5000, 500))
-    agent = Agent(project.root, "bench")
+    agent = Agent(project.root, "3f0c9a52-8a0e-4b1d-9c59-2f6f4f1d7e11")
     agent("SessionStart", source="startup")
     settle()
     agent.tool("Bash")

@@ -11,7 +11,6 @@ import sys
 
 from holdfast.hooks.events import MAX_BYTES, SESSION_START, Event, NotAnEvent, read_event
 from holdfast.hooks.quick import needs_nothing, settled
-from holdfast.hooks.secrets import without_secrets
 from holdfast.places import find_marked
 
 _EVENT_CHARACTERS = 100
@@ -47,11 +46,11 @@ def handle(*, agent: str | None = None, name: str | None = None) -> int:
         root = _root(event)
         if root is None:
             return 0
-        event = without_secrets(event, root)
         if not settled(event, root):
             from holdfast.hooks.acting import act
+            from holdfast.hooks.secrets import without_secrets
 
-            answer = act(event, root)
+            answer = act(without_secrets(event, root), root)
             if answer and event.kind == SESSION_START:
                 _say(answer)
     except NotAnEvent as error:

@@ -30,8 +30,9 @@ def settled(event: Event, root: str) -> bool:
     """Tell whether nothing more has to be done for an event; write down what is to be remembered."""
     desk = Desk(root, event.agent, event.session_id)
     if event.kind == PROMPT:
-        return _noted(desk, {"prompt": prompt_of(event)})
+        return _noted(desk, {"prompt": prompt_of(_written_down(event, root))})
     if event.kind == AFTER_TOOL:
+        event = _written_down(event, root)
         line = line_of(event, use_of(event, _read_only(desk)))
         return line is None or _noted(desk, line)
     if event.kind == BEFORE_TOOL:
@@ -43,6 +44,13 @@ def settled(event: Event, root: str) -> bool:
             return False
         return use.does == EDITS or _noted(desk, AHEAD)
     return False
+
+
+def _written_down(event: Event, root: str) -> Event:
+    """Return an event of which something is written down as it may be."""
+    from holdfast.hooks.secrets import without_secrets
+
+    return without_secrets(event, root)
 
 
 def needs_nothing(event: Event) -> bool:

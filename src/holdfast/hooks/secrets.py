@@ -22,9 +22,21 @@ _WRITTEN = frozenset(
 )
 
 
+# What says who and where: ids look like tokens, and are none.
+_IDENTITY = frozenset(
+    {"session_id", "parent_session_id", "hook_event_name", "cwd", "transcript_path", "timestamp"}
+    | {"agent", "agent_id", "agent_type", "agent_transcript_path", "model", "permission_mode"}
+    | {"prompt_id", "tool_name", "tool_use_id", "turn_id", "source", "reason", "trigger"}
+)
+
+
 def without_secrets(event: Event, root: str) -> Event:
     """Return the event as it may be written down."""
-    given = {key: value for key, value in event.given.items() if isinstance(value, str)}
+    given = {
+        key: value
+        for key, value in event.given.items()
+        if isinstance(value, str) and key not in _IDENTITY
+    }
     tool = {key: value for key, value in event.tool_input.items() if key in _WRITTEN}
     if not may_hold_secret(json.dumps([given, tool])) and not _has_patterns(root):
         return event
