@@ -14,6 +14,7 @@ from holdfast.autosave.reports import OUT_OF_REACH, Reports, describe
 from holdfast.errors import HoldfastError
 from holdfast.hooks.events import Event, clean
 from holdfast.model import utc_now
+from holdfast.redaction import Redaction
 from holdfast.sessions import SessionManager
 from holdfast.sessions.autosaved import AutosavedSession
 
@@ -47,5 +48,6 @@ def report(root: str | None, event: Event | None, error: Exception) -> None:
     sys.stderr.write(f"holdfast: {message}. {_ADVICE}\n")
     if root is not None and (Path(root) / AGENTS_DIR).is_dir():
         code = error.code if isinstance(error, HoldfastError) else None
-        entry = Entry(at=utc_now().isoformat(), message=message, event=what, code=code)
+        storable = Redaction().looking().text(message)
+        entry = Entry(at=utc_now().isoformat(), message=storable, event=what, code=code)
         FallbackLog(Path(root)).append(entry)

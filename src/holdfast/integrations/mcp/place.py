@@ -111,6 +111,9 @@ class Place:
             create=create,
             owner=owner or self.owner,
             lease_ttl=lease_ttl,
+            redact="unless off",
+            # What an agent is told goes to its model.
+            rehydrate=False,
         )
 
     def _chosen(self, manager: SessionManager, session: str | None) -> str:

@@ -1,0 +1,69 @@
+"""How fast secrets are looked for, and what that adds to an append: ``python -m benchmarks.redaction``."""
+
+from __future__ import annotations
+
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from holdfast.redaction import Redactor
+from holdfast.state import StateEncoder
+
+_MEGABYTE = 1_000_000
+_APPENDS = 500
+
+
+def _code() -> str:
+    library = Path(sysconfig.get_path("stdlib"))
+    files = sorted(library.glob("*.py"))
+    return "\n".join(one.read_text(encoding="utf-8", errors="replace") for one in files)
+
+
+def _prose() -> str:
+    words = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split()
+    return " ".join(Random(1).choices(words, k=600_000))
+
+
+def _hexadecimal() -> str:
+    return "\n".join(Random(2).randbytes(20).hex() for _ in range(80_000))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the processor time of the quickest of three runs."""
+    took = []
+    for _ in range(3):
+        start = time.process_time()
+        work()
+        took.append(time.process_time() - start)
+    return min(took)
+
+
+def _append(screened: bool) -> float:
+    """Return the milliseconds of encoding one more message of 1 KB, at the end of many."""
+    encoder = StateEncoder(screen=Redactor(b"k") if screened else None)
+    text = _prose()
+    messages: list[dict[str, str]] = []
+    took = []
+    for number in range(_APPENDS):
+        at = number * 1000
+        messages.append({"role": "user", "content": text[at : at + 1000]})
+        start = time.process_time()
+        encoder.accept(encoder.encode({"messages": messages}))
+        took.append(time.process_time() - start)
+    return 1000 * sorted(took[-100:])[50]
+
+
+def main() -> None:
+    for name, text in (("prose", _prose()), ("code", _code()), ("commit ids", _hexadecimal())):
+        # A new one each time: what was found clean is not looked at again.
+        seconds = _seconds(lambda text=text: Redactor(b"k").find(text))
+        size = len(text) / _MEGABYTE
+        print(f"{name:<11} {size:5.1f} MB  {size / seconds:7.1f} MB/s")
+    plain, screened = _append(False), _append(True)
+    print(f"append of 1 KB after {_APPENDS}: {plain:.3f} ms, with redaction {screened:.3f} ms")
+
+
+if __name__ == "__main__":
+    main()
