@@ -138,7 +138,7 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
         names = ", ".join(columns)
         marks = ", ".join("?" * len(columns))
-        insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"  # nosec B608
+        insert = SQL["sqlite.salvage.add"].format(table=table, columns=names, values=marks)
         taken = lost = 0
         times = [at for at, column in enumerate(columns) if column.endswith(_TIMES)]
         for row in _rows(damaged, table, names, _indexes(connection, table)):
@@ -175,10 +175,7 @@ def _rows(
     damaged: apsw.Connection, table: str, names: str, indexes: list[str]
 ) -> Iterator[tuple[Any, ...] | None]:
     """Yield every row that can be read, and None for each that is known to be lost."""
-    read = (
-        f"SELECT {names} FROM {table} NOT INDEXED "  # nosec B608
-        "WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
-    )
+    read = SQL["sqlite.salvage.rows"].format(table=table, columns=names)
     known = _row_ids(damaged, table, indexes)
     ranges = [(1, _last_row(damaged, table))]
     while ranges:
@@ -199,7 +196,7 @@ def _rows(
 
 def _last_row(damaged: apsw.Connection, table: str) -> int:
     with suppress(apsw.Error):
-        last = damaged.execute(f"SELECT max(rowid) FROM {table}").get  # nosec B608
+        last = damaged.execute(SQL["sqlite.salvage.last_row"].format(table=table)).get
         return int(last or 0)
     pages = 1
     with suppress(apsw.Error):
@@ -213,7 +210,7 @@ def _row_ids(damaged: apsw.Connection, table: str, indexes: list[str]) -> set[in
     for index in indexes:
         # From both ends, since one damaged page stops a walk.
         for order in ("", "DESC"):
-            walk = f"SELECT rowid FROM {table} INDEXED BY {index} ORDER BY rowid {order}"  # nosec B608
+            walk = SQL["sqlite.salvage.row_ids"].format(table=table, index=index, order=order)
             with suppress(apsw.Error):
                 found.update(int(row) for (row,) in damaged.execute(walk))
     return found

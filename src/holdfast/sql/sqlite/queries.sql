@@ -594,6 +594,19 @@ INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, sta
     attempts, result, refs, error, started_at, finished_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: sqlite.salvage.rows
+-- In these four, names in braces are of our own schema.
+SELECT {columns} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ? ORDER BY rowid;
+
+-- name: sqlite.salvage.add
+INSERT INTO {table} ({columns}) VALUES ({values});
+
+-- name: sqlite.salvage.last_row
+SELECT max(rowid) FROM {table};
+
+-- name: sqlite.salvage.row_ids
+SELECT rowid FROM {table} INDEXED BY {index} ORDER BY rowid {order};
+
 -- name: sqlite.salvage.indexes
 SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?;
 
