@@ -51,7 +51,7 @@ class ModelForm:
     """
 
     __slots__ = (
-        *("_blank", "_brief", "_defaults", "_fields", "_fresh", "_open", "_silent"),
+        *("_blank", "_brief", "_defaults", "_dicts", "_fields", "_lists", "_open", "_silent"),
         *("made_of", "tag"),
     )
 
@@ -72,11 +72,9 @@ class ModelForm:
             if not field.is_required() and name not in self._silent
         }
         self._blank = {name: self._silent.get(name) for name in fields}
-        self._fresh = [
-            (name, type(usual))
-            for name, usual in self._silent.items()
-            if type(usual) in (dict, list)
-        ]
+        # Every object has containers of its own.
+        self._dicts = [name for name, usual in self._silent.items() if type(usual) is dict]
+        self._lists = [name for name, usual in self._silent.items() if type(usual) is list]
         # What all but content and id are in a message that says nothing else.
         self._brief: tuple[Callable[[Any], Any], tuple[Any, ...]] | None = None
         usual = [name for name in self._silent if name != "id"]
@@ -114,10 +112,12 @@ class ModelForm:
             content, name = parts.get("content"), parts.get("id")
             if type(content) is str and type(name) is str:
                 attributes = self._blank.copy()
-                for field, kind in self._fresh:
-                    attributes[field] = kind()
                 attributes["content"] = content
                 attributes["id"] = name
+                for field in self._dicts:
+                    attributes[field] = {}
+                for field in self._lists:
+                    attributes[field] = []
                 made = object.__new__(self.made_of)
                 _set_dict(made, attributes)
                 _set_given(made, {"content", "id"})
@@ -131,8 +131,10 @@ class ModelForm:
         if type(parts) is not dict:
             raise ValueError("its parts are not named")
         attributes = self._blank.copy()
-        for name, kind in self._fresh:
-            attributes[name] = kind()
+        for name in self._dicts:
+            attributes[name] = {}
+        for name in self._lists:
+            attributes[name] = []
         for name, item in parts.items():
             if name in attributes:
                 attributes[name] = item if type(item) is str else thaw(item)

@@ -45,6 +45,10 @@ _BASES: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
 )
 
 
+# How forms fail on parts that are not theirs.
+_UNUSABLE: Final = (AttributeError, LookupError, TypeError, ValueError, re.error)
+
+
 class Values:
     """Translates the values of one saver's graphs by its table of classes."""
 
@@ -181,19 +185,28 @@ class Values:
     def _thaw_items(self, value: Any) -> list[Any]:
         items: list[Any] = []
         add, thaw, form_of = items.append, self._thaw, self._by_tag.get
+        form: Form | None = None
+        tag: Any = ""
         try:
             for item in value:
+                form = None
                 if (
                     type(item) is dict
                     and type(tag := item.get(MARK)) is str
                     and (form := form_of(tag)) is not None
                 ):
-                    add(self._built(form, tag, item.get("v")))
+                    add(form.build(item.get("v"), thaw))
                 else:
                     add(thaw(item))
         except (_Refused, _Damaged) as refused:
+            if form is not None:
+                refused.steps.append(f"<{tag}>")
             refused.steps.append(f"[{len(items)}]")
             raise
+        except _UNUSABLE as error:
+            damaged = _unusable(str(tag), error)
+            damaged.steps.append(f"[{len(items)}]")
+            raise damaged from None
         return items
 
     def _thaw_dict(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +235,7 @@ class Values:
         except (_Refused, _Damaged) as refused:
             refused.steps.append(f"<{tag}>")
             raise
-        except (LookupError, TypeError, ValueError) as error:
+        except _UNUSABLE as error:
             raise _unusable(tag, error) from None
         raise _Refused(f"{tag!a:.200}".strip("'"))
 
@@ -232,7 +245,7 @@ class Values:
         except (_Refused, _Damaged) as refused:
             refused.steps.append(f"<{tag}>")
             raise
-        except (LookupError, TypeError, ValueError, AttributeError, re.error) as error:
+        except _UNUSABLE as error:
             raise _unusable(tag, error) from None
 
 
