@@ -51,6 +51,7 @@ class Entries:
     agent: HookingAgent
 
     def added(self, text: str | None, program: list[str]) -> str:
+        """See `Form`."""
         return self._added(text, hook_command(self.agent.name, program))
 
     def _added(self, text: str | None, command: str) -> str:
@@ -61,14 +62,17 @@ class Entries:
             raise NotOurs(str(error)) from None
 
     def command(self, text: str | None) -> str | None:
+        """See `Form`."""
         found = next(iter(self._ours(text)), None)
         return str(found.command.value) if found is not None else None
 
     def missing(self, text: str | None) -> tuple[str, ...]:
+        """See `Form`."""
         there = {handler.event for handler in self._ours(text)}
         return tuple(event for event in self.agent.events if event not in there)
 
     def taken_out(self, text: str, original: str | None) -> str | None:
+        """See `Form`."""
         command = self.command(text)
         # What may have been an empty list or object before us cannot be told from the text alone.
         if command is not None and self._would_be(original, command) == text:
@@ -104,6 +108,7 @@ class Plugin:
     agent: HookingAgent
 
     def added(self, text: str | None, program: list[str]) -> str:
+        """See `Form`."""
         if text is not None and not text.startswith(_FIRST_LINE):
             raise NotOurs("another plugin has this name; move it away first")
         source = (files(__package__) / "opencode.js").read_text("utf-8")
@@ -111,13 +116,16 @@ class Plugin:
         return _PROGRAM.sub(lambda found: f"const PROGRAM = {words}", source, count=1)
 
     def command(self, text: str | None) -> str | None:
+        """See `Form`."""
         if text is None or not text.startswith(_FIRST_LINE):
             return None
         found = _PROGRAM.search(text)
         return shlex.join(json.loads(found[1])) if found is not None else self.agent.name
 
     def missing(self, text: str | None) -> tuple[str, ...]:
+        """See `Form`."""
         return ()
 
     def taken_out(self, text: str, original: str | None) -> str | None:
+        """See `Form`."""
         return None
