@@ -312,6 +312,8 @@ def harmless(dice: Random) -> Iterator[tuple[str, str]]:
         yield "message id", f"msg_{some(dice, ALNUM, 24)} req_{some(dice, ALNUM, 24)}"
         yield "path", f"/home/me/.cache/pip/wheels/{sha()[:2]}/{sha256()}/token_key.whl"
         yield "code", "token = self.next_token()\nkey = sorted(items, key=lambda one: one.key)\n"
+        yield "types", "token: _StrPathToken\nsecret_key: Required[AuthConfigV2SecretKey]\n"
+        yield "usage", "via the --username and --password options"
         yield "reading", 'api_key = os.environ["API_KEY"]\npassword = getpass("password: ")\n'
         yield "example", "API_KEY=your-api-key-here\nPASSWORD=changeme\nTOKEN=<token>\n"
         yield "shell", 'curl -H "Authorization: Bearer $TOKEN" -u "$USER:$PASSWORD" https://x.org'

@@ -135,6 +135,20 @@ def test_without_redaction_they_would_be_there(opened: Open, project: Path) -> N
     assert not (project / ".agents" / FILE_NAME).exists()
 
 
+@pytest.mark.parametrize("backend", ["memory", "postgres"])
+def test_other_databases_get_none_either(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    secrets = one_of_each_kind()
+    url = "memory:" if backend == "memory" else request.getfixturevalue("postgres_url")
+    with SessionManager.open(url, project_dir=tmp_path, workspace=False, redact=True) as manager:
+        session_id = save_everywhere(manager, secrets)
+        assert manager.find_secrets() == []
+        session = manager.resume_session(session_id, rehydrate=secrets.values())
+        assert session.state["tuple"] == tuple(secrets.values())
+        assert session.missing_secrets() == []
+
+
 def test_values_come_back_from_the_environment_on_resume(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

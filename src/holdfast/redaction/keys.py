@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from holdfast.durable import sync_directory
 from holdfast.errors import InvalidConfiguration
 
 FILE_NAME: Final = "redaction.key"
@@ -64,11 +65,7 @@ def _make(path: Path) -> None:
                 os.link(fresh, path)
         finally:
             fresh.unlink()
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_directory(path.parent)
     except OSError as error:
         raise InvalidConfiguration(
             f"the key for redaction cannot be kept in {path}: {error}. Nothing was stored"

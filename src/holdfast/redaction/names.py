@@ -13,130 +13,34 @@ from typing import Final
 CONTEXTUAL: Final = ("password", "token", "api-key", "secret", "credential")
 """The kinds that are known by the name in front of them only."""
 
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text, each once."""
+    return frozenset(text.split())
+
+
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PASSWORDS: Final = frozenset(
-    [
-        "password",
-        "passwords",
-        "passwd",
-        "pwd",
-        "passphrase",
-        "passcode",
-        "passwort",
-        "pass",
-        "pw",
-        "pgpassword",
-    ]
+_PASSWORDS: Final = words_of(
+    "password passwords passwd pwd passphrase passcode passwort pass pw pgpassword"
 )
-_TOKENS: Final = frozenset(["token", "authtoken", "accesstoken", "bearer", "jwt", "pat"])
-_SECRETS: Final = frozenset(["secret", "secrets"])
-_CREDENTIALS: Final = frozenset(["credential", "credentials", "authorization", "auth"])
-_KEYS: Final = frozenset(["apikey", "secretkey", "accesskey", "privatekey", "authkey"])
+_TOKENS: Final = words_of("token authtoken accesstoken bearer jwt pat")
+_SECRETS: Final = words_of("secret secrets")
+_CREDENTIALS: Final = words_of("credential credentials authorization auth")
+_KEYS: Final = words_of("apikey secretkey accesskey privatekey authkey")
 # What makes a key one that is to be kept.
-_KEY_OF: Final = frozenset(
-    [
-        "api",
-        "access",
-        "secret",
-        "private",
-        "auth",
-        "encryption",
-        "encrypt",
-        "signing",
-        "sign",
-        "master",
-        "service",
-        "account",
-        "shared",
-        "storage",
-        "subscription",
-        "deploy",
-        "admin",
-        "application",
-        "app",
-        "license",
-        "webhook",
-        "hmac",
-        "jwt",
-        "session",
-        "security",
-        "integration",
-        "ingest",
-        "restricted",
-        "seed",
-        "cipher",
-        "aes",
-    ]
+_KEY_OF: Final = words_of(
+    "api access secret private auth encryption encrypt signing sign master service account "
+    "shared storage subscription deploy admin application app license webhook hmac jwt "
+    "session security integration ingest restricted seed cipher aes"
 )
-_NOT_TOKENS: Final = frozenset(
-    [
-        "csrf",
-        "xsrf",
-        "page",
-        "pagination",
-        "continuation",
-        "sync",
-        "cursor",
-        "stop",
-        "pad",
-        "eos",
-        "bos",
-        "unk",
-        "mask",
-        "special",
-        "start",
-        "end",
-        "next",
-        "prev",
-        "previous",
-        "last",
-        "sep",
-        "cls",
-        "first",
-        "max",
-        "min",
-        "idempotency",
-        "lease",
-        "fencing",
-        "current",
-        "each",
-        "per",
-        "every",
-        "lookahead",
-        "syntax",
-        "lex",
-        "parse",
-        "device",
-    ]
+_NOT_TOKENS: Final = words_of(
+    "csrf xsrf page pagination continuation sync cursor stop pad eos bos unk mask special "
+    "start end next prev previous last sep cls first max min idempotency lease fencing "
+    "current each per every lookahead syntax lex parse device"
 )
-_AFTERWARDS: Final = frozenset(
-    [
-        "prod",
-        "production",
-        "dev",
-        "development",
-        "staging",
-        "stage",
-        "test",
-        "testing",
-        "live",
-        "local",
-        "default",
-        "main",
-        "primary",
-        "secondary",
-        "backup",
-        "old",
-        "new",
-        "value",
-        "val",
-        "raw",
-        "plain",
-        "text",
-        "string",
-        "str",
-        "env",
-    ]
+_AFTERWARDS: Final = words_of(
+    "prod production dev development staging stage test testing live local default main "
+    "primary secondary backup old new value val raw plain text string str env"
 )
 
 

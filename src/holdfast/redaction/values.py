@@ -14,6 +14,8 @@ from collections import Counter
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
+from holdfast.redaction.names import words_of
+
 Trust: TypeAlias = Literal["data", "quoted", "bare"]
 """How sure it is that a name's value is data: a field or an environment file, a literal in code, a
 word in code that may as well be another name."""
@@ -27,65 +29,15 @@ _STAND_INS: Final = re.compile(
     re.IGNORECASE,
 )
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_WORDS: Final = frozenset(
-    [
-        "password",
-        "passwd",
-        "passwort",
-        "passphrase",
-        "passcode",
-        "secret",
-        "token",
-        "username",
-        "user",
-        "admin",
-        "string",
-        "text",
-        "hidden",
-        "required",
-        "optional",
-        "default",
-        "unknown",
-        "undefined",
-        "null",
-        "none",
-        "true",
-        "false",
-        "test",
-        "testing",
-        "foobar",
-        "credential",
-        "credentials",
-        "authorization",
-        "bearer",
-        "basic",
-        "value",
-        "number",
-        "object",
-        "boolean",
-        "integer",
-        "function",
-        "method",
-        "submit",
-        "postgres",
-        "localhost",
-        "root",
-        "guest",
-        "anonymous",
-        "example",
-        "missing",
-        "empty",
-        "disabled",
-        "enabled",
-        "changed",
-        "invalid",
-        "expired",
-        "revoked",
-        "access",
-        "refresh",
-    ]
+_WORDS: Final = words_of(
+    "password passwd passwort passphrase passcode secret token username user admin string "
+    "text hidden required optional default unknown undefined null none true false test "
+    "testing foobar credential credentials authorization bearer basic value number object "
+    "boolean integer function method submit postgres localhost root guest anonymous example "
+    "missing empty disabled enabled changed invalid expired revoked access refresh option "
+    "options argument arguments flag parameter parameters field setting settings prompt"
 )
-_NAME_LIKE: Final = re.compile(r"[A-Za-z]+(?:[_.\-:/ ]+[A-Za-z]+)*[_.\-]?")
+_NAME_LIKE: Final = re.compile(r"_{0,2}[A-Za-z]+(?:[_.\-:/ ]+[A-Za-z]+)*[_.\-]?")
 _VARIED: Final = 7
 
 
@@ -152,7 +104,9 @@ def is_named_secret(value: str, *, password: bool, trust: Trust) -> bool:
     if value.isdigit() and not (password and trust != "bare"):
         return False
     if trust == "bare":
-        return len(value) >= 12 and _changes(value) >= 4 and entropy(value) >= 3.0
+        return (
+            len(value) >= 12 and "[" not in value and _changes(value) >= 4 and entropy(value) >= 3.0
+        )
     return entropy(value) >= (2.0 if password else 2.5)
 
 
