@@ -102,7 +102,7 @@ def build(random: Random, checkpointer: Any) -> Any:
     return builder.compile(checkpointer=checkpointer)
 
 
-def run(seed: int, checkpointer: Any) -> list[Any]:
+def run(seed: int, checkpointer: Any, durability: str = "async") -> list[Any]:
     """Do eight random things to a random graph and return what was seen after each."""
     random = Random(seed)
     graph = build(random, checkpointer)
@@ -116,20 +116,24 @@ def run(seed: int, checkpointer: Any) -> list[Any]:
         choice = random.choice(["say", "say", "answer", "answer", "go on", "edit"])
         done: Any
         if choice == "say" or not history:
-            done = _invoke(graph, {"messages": [HumanMessage(f"h{turn}", id=f"h{turn}")]}, config)
+            done = _invoke(
+                graph, {"messages": [HumanMessage(f"h{turn}", id=f"h{turn}")]}, config, durability
+            )
         elif choice == "answer":
-            done = _invoke(graph, Command(resume=random.choice(["yes", "maybe"])), config)
+            done = _invoke(
+                graph, Command(resume=random.choice(["yes", "maybe"])), config, durability
+            )
         elif choice == "go on":
-            done = _invoke(graph, None, config)
+            done = _invoke(graph, None, config, durability)
         else:
             done = _edit(graph, config, turn)
         seen.append((choice, done, picture(graph, thread)))
     return seen
 
 
-def _invoke(graph: Any, given: Any, config: Any) -> Any:
+def _invoke(graph: Any, given: Any, config: Any, durability: str) -> Any:
     try:
-        result = graph.invoke(given, config)
+        result = graph.invoke(given, config, durability=durability)
     except Exception as error:
         # What a graph refuses it refuses with every checkpointer.
         return type(error).__name__
@@ -155,8 +159,8 @@ def picture(graph: Any, thread: Any) -> list[Any]:
         {
             "values": one.values,
             "next": one.next,
-            "source": one.metadata["source"],
-            "step": one.metadata["step"],
+            "source": one.metadata.get("source"),
+            "step": one.metadata.get("step"),
             # LangGraph's own serializer makes lists of tuples; ours leaves them alone.
             "counters": {
                 name: list(pair)

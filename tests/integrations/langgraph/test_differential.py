@@ -39,6 +39,14 @@ def test_random_graphs_go_as_with_langgraphs_sqlite(tmp_path: Path, seed: int) -
         compare(run(seed, saver), run(seed, peer))
 
 
+@pytest.mark.parametrize("seed", [204, 212])
+def test_random_graphs_that_store_at_their_end_only_go_the_same_way(
+    tmp_path: Path, seed: int
+) -> None:
+    with HoldfastSaver(tmp_path / "ours.db") as saver:
+        compare(run(seed, saver, "exit"), run(seed, InMemorySaver(), "exit"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_many_random_graphs_go_as_with_the_checkpointer_in_memory(

@@ -17,7 +17,6 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from holdfast import SessionManager
 from holdfast.errors import (
     CheckpointBusy,
-    CheckpointNotFound,
     InvalidFilter,
     SessionExists,
     SessionNotFound,
@@ -126,9 +125,17 @@ def test_a_cursor_may_be_of_another_namespace(saver: HoldfastSaver) -> None:
     assert ids(saver, sub, before={"configurable": {"checkpoint_id": "p2"}}, limit=1) == ["s1"]
 
 
-def test_an_unknown_cursor_and_bad_limits_are_typed_errors(saver: HoldfastSaver) -> None:
-    with pytest.raises(CheckpointNotFound, match=r"'t'.*'gone'"):
-        list(saver.list(at(), before=at(checkpoint_id="gone")))
+def test_a_cursor_that_is_not_stored_is_compared_by_its_id(saver: HoldfastSaver) -> None:
+    chain(saver, "a1", "a3", "a5")
+    assert ids(saver, at(), before=at(checkpoint_id="a4")) == ["a3", "a1"]
+    assert ids(saver, at(), before={"configurable": {"checkpoint_id": "a2"}}, limit=1) == ["a1"]
+    assert ids(saver, at(), before=at(checkpoint_id="a4"), limit=1) == ["a3"]
+    with Questions(saver.store).counted() as asked:
+        assert ids(saver, at(), before=at(checkpoint_id="a2"), limit=1) == ["a1"]
+    assert asked.count("list_checkpoints") == 2  # the cursor, and one page
+
+
+def test_bad_limits_are_typed_errors(saver: HoldfastSaver) -> None:
     for limit in (-1, "1", True):
         with pytest.raises(InvalidFilter):
             list(saver.list(at(), limit=limit))  # type: ignore[arg-type]

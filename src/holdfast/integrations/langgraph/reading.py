@@ -55,17 +55,23 @@ class Reader:
         place: Place | None,
         *,
         filter: Mapping[str, Any] | None,  # noqa: A002, LangGraph's name
-        before: CheckpointRecord | None,
+        before: CheckpointRecord | str | None,
         limit: int | None,
     ) -> Iterator[Sequence[CheckpointRecord]]:
-        """Yield records, newest first, page by page."""
+        """Yield records, newest first, page by page.
+
+        ``before`` is a record, or the id of a checkpoint that was never stored, or no longer is: then
+        ids are compared, which grow with time.
+        """
         wanted = dict(filter or {})
         plain = {key: value for key, value in wanted.items() if type(value) in _SCALARS}
         compared = {key: value for key, value in wanted.items() if key not in plain}
-        position = None if before is None else before.seq
+        position = before.seq if isinstance(before, CheckpointRecord) else None
+        # Where records are looked through here, a page may hold few that are wanted.
+        screened = bool(compared) or isinstance(before, str)
         remaining = limit
         while remaining is None or remaining > 0:
-            size = PAGE if remaining is None else min(PAGE, remaining)
+            size = PAGE if remaining is None or screened else min(PAGE, remaining)
             records = self._store.list_checkpoints(
                 CheckpointQuery(
                     session_id=None if place is None else place.thread_id,
@@ -77,8 +83,9 @@ class Reader:
                 )
             )
             matching = [
-                one for one in records if self._has(one, compared) and not _began_under(one, before)
+                one for one in records if self._has(one, compared) and _comes_before(one, before)
             ]
+            matching = matching[:remaining]
             if matching:
                 yield matching
             if len(records) < size:
@@ -255,15 +262,18 @@ class Reader:
                 return
 
 
-def _began_under(record: CheckpointRecord, before: CheckpointRecord | None) -> bool:
-    """Tell whether a subgraph's checkpoint was made while ``before`` was its parent graph's newest.
+def _comes_before(record: CheckpointRecord, before: CheckpointRecord | str | None) -> bool:
+    """Tell whether a listed checkpoint, which was stored earlier, is also the older one.
 
-    It comes after that one, also where a background write of the parent graph was slower.
+    A subgraph's checkpoint that was made while ``before`` was its parent graph's newest comes after
+    that one, also where a background write of the parent graph was slower.
     """
+    if isinstance(before, str):
+        return (record.external_id or record.id) < before
     if before is None or before.namespace == record.namespace:
-        return False
+        return True
     parents = (record.metadata or {}).get("parents")
-    return isinstance(parents, dict) and parents.get(before.namespace) == before.external_id
+    return not isinstance(parents, dict) or parents.get(before.namespace) != before.external_id
 
 
 def _line(record: CheckpointRecord) -> tuple[str, str]:

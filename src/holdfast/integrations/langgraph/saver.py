@@ -25,7 +25,6 @@ from langgraph.checkpoint.base import (
 )
 
 from holdfast.errors import (
-    CheckpointNotFound,
     InvalidFilter,
     InvalidIdentifier,
     StateNotSerializable,
@@ -270,8 +269,8 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
         """Iterate over checkpoints, newest first; without a config over those of all threads.
 
         ``filter`` compares top-level keys of the metadata, ``before`` names the checkpoint to
-        continue after, also one of another namespace. Raises `InvalidFilter`, and
-        `CheckpointNotFound` for an unknown ``before``.
+        continue after, also one of another namespace, or one that is not stored: then ids decide.
+        Raises `InvalidFilter`.
         """
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidFilter(f"limit must be a whole number, not negative: {limit!r}")
@@ -280,7 +279,7 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
         for records in self._reader.pages(place, filter=filter, before=cursor, limit=limit):
             yield from self._reader.tuples(records)
 
-    def _cursor(self, before: RunnableConfig, place: Place | None) -> CheckpointRecord | None:
+    def _cursor(self, before: RunnableConfig, place: Place | None) -> CheckpointRecord | str | None:
         checkpoint_id = checkpoint_of(before)
         if checkpoint_id is None:
             return None
@@ -296,11 +295,7 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
                 limit=1,
             )
         )
-        if not found:
-            raise CheckpointNotFound(
-                f"thread {thread_id!r} has no checkpoint {checkpoint_id!r} to list from"
-            )
-        return found[0]
+        return found[0] if found else checkpoint_id
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
