@@ -189,7 +189,7 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "redact": ("--check",),
     }
     # These start a session of their own, which would be the latest for those that follow.
-    for name in sorted(COMMANDS, key=("hook", "run").__contains__):
+    for name in sorted(COMMANDS, key=("fork", "hook", "run").__contains__):
         # An encoding that cannot spell the answer must not break it.
         done = run_process(
             name, "--json", *arguments.get(name, ()), cwd=cli.project, PYTHONIOENCODING="ascii"

@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "show": "Print a checkpoint: its state, its files, or one of them.",
     "diff": "Show what changed between two checkpoints, or since one.",
     "rollback": "Put files and state back to a checkpoint.",
+    "fork": "Start a second line of work from a checkpoint.",
     "undo": "Take back the last rollback, or the last undo.",
     "export": "Write a session to one file that travels.",
     "import": "Take in a session that was exported.",
