@@ -230,7 +230,7 @@ NAMED: list[Named] = [
     ),
     Named("odbc", "Server=db;User Id=sa;Password={};", lambda d: some(d, ALNUM, 16)),
     Named("xml", "<password>{}</password>", lambda d: some(d, ALNUM, 16)),
-    Named("npmrc", "//registry.npmjs.org/:_authToken={}\n", lambda d: some(d, ALNUM, 36)),
+    Named("npmrc", "//registry.example.org/:_authToken={}\n", lambda d: some(d, ALNUM, 36)),
     Named(
         "docker config",
         '{{"auths": {{"x.org": {{"auth": "{}"}}}}}}',
