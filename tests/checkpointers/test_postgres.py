@@ -449,7 +449,7 @@ def test_the_latest_of_a_thread_is_found_by_an_index(pool: ConnectionPool, table
             "AND indexname = 'checkpoints_by_seq'"
         ).fetchone()
         assert definition is not None
-        assert definition[0].endswith("(tenant, session_id, namespace, seq DESC)")
+        assert definition[0].endswith("(tenant, session_id, namespace, seq)")
         connection.execute("ANALYZE holdfast.session_checkpoints")
     sent: list[tuple[str, Any]] = []
 

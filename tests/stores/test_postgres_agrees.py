@@ -19,7 +19,7 @@ from holdfast.model import (
     SessionRecord,
     SessionUsage,
 )
-from holdfast.stores import memory_sessions, postgres
+from holdfast.stores import memory_sessions, postgres_sessions
 from holdfast.stores.base import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.postgres import PostgresStore
@@ -61,7 +61,7 @@ def comparable(answer: Any) -> Any:
 
 def answer(store: Store, operation: Operation, count: int) -> Any:
     drawn = iter(range(1000))
-    modules: list[Any] = [memory_sessions, postgres]
+    modules: list[Any] = [memory_sessions, postgres_sessions]
     saved = [module.new_id for module in modules]
     for module in modules:
         module.new_id = lambda: f"cccccccc-0000-7000-{count:04x}-{next(drawn):012x}"

@@ -11,8 +11,10 @@ import operator
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Condition
 from typing import Annotated, Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
@@ -27,26 +29,37 @@ class State(TypedDict, total=False):
 
 
 class Doomed(HoldfastSaver):
-    """Dies before one of its writes."""
+    """Dies before one of its writes, and after all that were begun before it."""
 
     def __init__(self, url: str, at: int) -> None:
         super().__init__(url)
         self._left = at
-        self._counting = Lock()
+        self._running = 0
+        self._changed = Condition()
 
-    def _count(self) -> None:
-        with self._counting:
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._changed:
             self._left -= 1
             if self._left == 0:
+                # A graph stores the writes of a node in the background.
+                self._changed.wait_for(lambda: self._running == 0)
                 os.kill(os.getpid(), signal.SIGKILL)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
 
     def put(self, *args: Any, **kwargs: Any) -> Any:
-        self._count()
-        return super().put(*args, **kwargs)
+        with self._counted():
+            return super().put(*args, **kwargs)
 
     def put_writes(self, *args: Any, **kwargs: Any) -> None:
-        self._count()
-        super().put_writes(*args, **kwargs)
+        with self._counted():
+            super().put_writes(*args, **kwargs)
 
 
 def build(saver: HoldfastSaver, log: Path) -> Any:
