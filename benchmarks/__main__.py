@@ -18,6 +18,8 @@ def main() -> None:
         "--quick", action="store_true", help="small sizes; the targets do not apply"
     )
     arguments = parser.parse_args()
+    # What starts again and again finds its byte code, as an installed program does.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     run = Run(quick=arguments.quick)
     start = time.monotonic()
     rows: list[Row] = []
