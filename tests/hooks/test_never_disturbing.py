@@ -44,6 +44,17 @@ def test_nonsense_is_written_down_and_nothing_else_happens(
 
 
 @pytest.mark.parametrize(
+    "data", [b"{bad json", b'{"a": 1} more', b"nothing"], ids=["no key", "too much", "no value"]
+)
+def test_a_process_of_its_own_says_what_is_wrong_with_json(project: Path, data: bytes) -> None:
+    """Nothing has imported `json` there, other than in the process of the tests."""
+    done = run_hook("--agent", "claude-code", cwd=project, stdin=data)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"what came in is not JSON: " in done.stderr
+    assert b"char" in done.stderr
+
+
+@pytest.mark.parametrize(
     "value", [None, 7, True, [], ["a"], {}, {"a": 1}, "", "a\x00b", "x" * 9000]
 )
 @pytest.mark.parametrize(

@@ -27,14 +27,13 @@ class _Plain:
 def loads(data: bytes) -> Any:
     """Return what JSON text in UTF-8 says. Raises `ValueError`."""
     text = data.decode("utf-8-sig").strip(" \t\r\n")
-    if make_scanner is None:
-        import json
+    if make_scanner is not None:
+        try:
+            value, end = make_scanner(_Plain)(text, 0)  # type: ignore[arg-type]
+        except (StopIteration, SystemError):
+            end = -1  # it can say what is wrong only where `json` is imported
+        if end == len(text):
+            return value
+    import json
 
-        return json.loads(text)
-    try:
-        value, end = make_scanner(_Plain)(text, 0)  # type: ignore[arg-type]
-    except StopIteration as error:
-        raise ValueError(f"a value is expected at character {error.value}") from None
-    if end != len(text):
-        raise ValueError(f"there is more after the value at character {end}")
-    return value
+    return json.loads(text)
