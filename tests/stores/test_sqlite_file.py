@@ -11,6 +11,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -190,6 +191,31 @@ def test_an_empty_file_becomes_a_database(path: Path) -> None:
     path.touch()
     with SqliteStore(path) as store:
         store.create_session(session())
+
+
+def test_a_file_that_another_process_initialises_meanwhile_is_ours(path: Path) -> None:
+    path.touch()
+
+    def initialise_after_the_first_look(connection: apsw.Connection) -> None:
+        def trace(_: apsw.Cursor, statement: str, __: object) -> bool:
+            if "application_id" in statement:
+                connection.exec_trace = initialise
+            return True
+
+        def initialise(*_: object) -> bool:
+            connection.exec_trace = None
+            apsw.connection_hooks.remove(initialise_after_the_first_look)
+            # Kept waiting while somebody looks, or let through: either will do.
+            with suppress(StoreBusy):
+                SqliteStore(path, busy_timeout=0).close()
+            return True
+
+        connection.exec_trace = trace
+
+    apsw.connection_hooks.append(initialise_after_the_first_look)
+    with SqliteStore(path) as store:
+        store.create_session(session())
+    assert initialise_after_the_first_look not in apsw.connection_hooks
 
 
 def test_a_missing_schema_is_not_created_unasked(path: Path) -> None:

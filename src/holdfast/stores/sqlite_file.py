@@ -358,10 +358,16 @@ class DatabaseFile:
 
 def refuse_foreign(connection: apsw.Connection, url: str) -> None:
     """Raise `NotADatabase` unless the file is ours or empty. Only reads."""
-    found = connection.pragma("application_id")
-    if found == APPLICATION_ID:
-        return
-    if found or connection.pragma("user_version") or connection.execute(SQL["sqlite.tables"]).get:
+    # One look at all three: between two looks another process may make the file one of ours.
+    connection.execute(SQL["sqlite.begin_read"])
+    try:
+        found = connection.pragma("application_id")
+        strange = found or connection.pragma("user_version")
+        strange = strange or connection.execute(SQL["sqlite.tables"]).get
+    finally:
+        if connection.in_transaction:
+            connection.execute(SQL["sqlite.rollback"])
+    if strange and found != APPLICATION_ID:
         raise NotADatabase(f"{url}: the file belongs to another program. {ADVICE[NotADatabase]}")
 
 
