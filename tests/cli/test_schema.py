@@ -32,3 +32,24 @@ def test_a_name_that_is_not_one_is_refused(cli: CommandLine) -> None:
     assert answer.code == 2
     assert answer.err.startswith("error: schema must match")
     assert cli("schema", "--schema", "x").code == 2
+
+
+def test_the_rights_of_a_role_are_printed_for_any_store(cli: CommandLine) -> None:
+    document = cli.json("schema", "--role", "app", "--schema", "mine")["schema"]
+    assert (document["dialect"], document["schema"], document["role"]) == (
+        "postgres",
+        "mine",
+        "app",
+    )
+    assert 'GRANT USAGE ON SCHEMA "mine" TO "app";' in document["sql"]
+    assert "CREATE POLICY" not in document["sql"]
+    bound = cli.ok("schema", "--role", "app", "--tenant", "it's")
+    assert "AS RESTRICTIVE TO \"app\" USING (tenant = E'it''s');" in bound
+    assert not (cli.project / ".agents").exists()
+
+
+def test_a_role_must_have_a_name_that_is_one(cli: CommandLine) -> None:
+    answer = cli("schema", "--role", "a; DROP SCHEMA public")
+    assert answer.code == 2
+    assert answer.err.startswith("error: role must match")
+    assert cli("schema", "--role", "app", "--dialect", "sqlite").code == 2

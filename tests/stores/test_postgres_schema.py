@@ -34,6 +34,9 @@ CATALOG = {
     "functions": """
         SELECT pg_get_functiondef(oid) FROM pg_proc
         WHERE pronamespace = %(schema)s::regnamespace""",
+    "policies": """
+        SELECT tablename, policyname, permissive, roles::text, cmd, qual, with_check
+        FROM pg_policies WHERE schemaname = %(schema)s""",
 }
 
 

@@ -58,7 +58,7 @@ SELECT c.session_id AS thread_id,
        c.size_bytes::integer AS size_bytes,
        c.created_at
   FROM holdfast.session_checkpoints AS c
- WHERE c.tenant = {tenant} AND c.namespace = {namespace}
+ WHERE c.tenant = {tenant} AND holdfast.as_tenant({tenant}) AND c.namespace = {namespace}
    AND (c.expires_at IS NULL OR c.expires_at > now());
 
 -- A view reads with its owner's rights unless told otherwise, past any policy on the rows.
@@ -74,7 +74,7 @@ END $view$;
 -- which PostgreSQL does the two does not matter.
 WITH expired AS (
     DELETE FROM holdfast.session_checkpoints
-    WHERE id IN (
+    WHERE holdfast.as_tenant(%(tenant)s) AND id IN (
         SELECT c.id FROM holdfast.session_checkpoints AS c
         WHERE c.tenant = %(tenant)s AND c.session_id = %(thread_id)s AND c.namespace = %(namespace)s
             AND c.expires_at <= now() AND (c.restoring_until IS NULL OR c.restoring_until <= now())
@@ -83,7 +83,7 @@ WITH expired AS (
 -- name: purge
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND c.namespace = %(namespace)s
+    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.namespace = %(namespace)s
         AND c.expires_at <= now() AND (c.restoring_until IS NULL OR c.restoring_until <= now())
         AND holdfast.durably()
     RETURNING c.id)
@@ -92,7 +92,8 @@ SELECT count(*) AS purged FROM gone
 -- name: delete
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND c.session_id = %(thread_id)s AND c.namespace = %(namespace)s
+    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+        AND c.session_id = %(thread_id)s AND c.namespace = %(namespace)s
         AND c.id = %(id)s::uuid AND holdfast.durably()
     RETURNING c.id)
 SELECT count(*) AS erased FROM gone

@@ -3,6 +3,7 @@
 Each dialect has ``queries.sql``, statements and fragments that begin with ``-- name: NAME``, and
 ``migrations/NNN_*.sql``, whose part after ``-- DOWN`` takes the migration back. The PostgreSQL files
 say ``holdfast.`` where the schema stands; the loader puts the chosen (validated) name there.
+``postgres/role.sql`` is what a role of its own may do, with names in braces to be filled in.
 """
 
 from __future__ import annotations
@@ -14,10 +15,21 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, Literal, TypeAlias
 
-from holdfast.ids import check_sql_name
+from holdfast.ids import check_sql_name, check_tenant
 
 Dialect: TypeAlias = Literal["sqlite", "postgres"]
 DEFAULT_SCHEMA: Final = "holdfast"
+# The tables whose rows belong to a tenant each.
+TENANT_TABLES: Final = (
+    "agents",
+    "sessions",
+    "session_checkpoints",
+    "chunks",
+    "checkpoint_writes",
+    "effects",
+    "session_logs",
+    "workspace_packs",
+)
 
 _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
 _SCHEMA = re.compile(r"\bholdfast\.")
@@ -73,3 +85,36 @@ def schema_sql(dialect: Dialect, schema: str = DEFAULT_SCHEMA) -> str:
     """Return the whole present schema of a dialect, ready for another migration tool."""
     text = (files(__name__) / dialect / "schema.sql").read_text(encoding="utf-8")
     return in_schema(text, schema) if dialect == "postgres" else text
+
+
+def role_sql(role: str, schema: str = DEFAULT_SCHEMA, *, tenant: str | None = None) -> str:
+    """Return the rights of a role that is not the owner and sees one tenant at a time.
+
+    With ``tenant`` the role is bound to that one, whatever its connections say. Raises
+    `InvalidIdentifier`.
+    """
+    check_sql_name(role, "role")
+    text = (files(__name__) / "postgres" / "role.sql").read_text(encoding="utf-8")
+    named = dict(zip(*[iter(_NAME.split(text)[1:])] * 2, strict=True))
+    values = {
+        "role": f'"{role}"',
+        "role_text": f"'{role}'",
+        "schema": f'"{check_sql_name(schema, "schema")}"',
+        "setting": f"{DEFAULT_SCHEMA}.tenant",
+    }
+    parts = [in_schema(named["grants"], schema)]
+    if tenant is not None:
+        # A policy's name is cut off after 63 bytes, and two roles must not share one.
+        check_sql_name(f"only_{role}", "the name of the role's policy, only_ and the role,")
+        values |= {"policy": f'"only_{role}"', "tenant": _literal(check_tenant(tenant))}
+        parts += [
+            named["bound"].replace("{table}", f"{values['schema']}.{table}")
+            for table in TENANT_TABLES
+        ]
+    script = "\n".join(part.strip() for part in [*parts, named["end"]])
+    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], script) + "\n"
+
+
+def _literal(text: str) -> str:
+    """Quote text so that it is read the same whatever standard_conforming_strings says."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from psycopg import DataError, Error, InterfaceError, OperationalError, ProgrammingError
+from psycopg.errors import UniqueViolation
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from holdfast.errors import (
@@ -87,6 +88,10 @@ BY_SQLSTATE: Final[dict[str, type[HoldfastError]]] = {
     "58": StoreError,
     "XX": StoreError,
 }
+# A primary key that all tenants share: a role that sees one of them learns of a taken id only here.
+_BY_CONSTRAINT: Final[dict[str, type[HoldfastError]]] = {
+    "session_checkpoints_pkey": CheckpointExists
+}
 RETRYABLE: Final = frozenset({"40001", "40P01"})
 
 _REFUSED: Final = re.compile(
@@ -127,6 +132,8 @@ def kind_of(error: Exception) -> type[HoldfastError]:
     if isinstance(error, (PoolTimeout, TooManyRequests)):
         return StoreBusy
     state = error.sqlstate if isinstance(error, Error) else None
+    if isinstance(error, UniqueViolation) and error.diag.constraint_name in _BY_CONSTRAINT:
+        return _BY_CONSTRAINT[error.diag.constraint_name]
     if state is not None:
         for size in (5, 3, 2):
             if found := BY_SQLSTATE.get(state[:size]):

@@ -7,7 +7,7 @@ import click
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer
 from holdfast.config import load_config
-from holdfast.sql import DEFAULT_SCHEMA, Dialect, schema_sql
+from holdfast.sql import DEFAULT_SCHEMA, Dialect, role_sql, schema_sql
 
 
 @click.command("schema", short_help="Print the database schema as SQL.")
@@ -19,25 +19,39 @@ from holdfast.sql import DEFAULT_SCHEMA, Dialect, schema_sql
 @click.option(
     "--schema", metavar="NAME", help=f"PostgreSQL's schema name; {DEFAULT_SCHEMA} by default."
 )
+@click.option(
+    "--role",
+    metavar="NAME",
+    help="Print instead what this PostgreSQL role may do; with --tenant for that one only.",
+)
 @common_options
-def command(common: Common, dialect: Dialect | None, schema: str | None) -> None:
+def command(common: Common, dialect: Dialect | None, schema: str | None, role: str | None) -> None:
     """Print the database schema as SQL.
 
     For review, or for another migration tool. Holdfast creates its tables by itself.
+
+    With --role it prints the rights of a role that does not own the tables and sees the rows of one
+    tenant at a time.
 
     \b
     Examples:
       holdfast schema
       holdfast schema --dialect postgres --schema agents > schema.sql
+      holdfast schema --role agents_app --tenant acme | psql
     """
+    if role is not None:
+        dialect = dialect or "postgres"
     if dialect is None:
         url = load_config(common.project_dir, url=common.url, tenant=common.tenant).url
         dialect = "postgres" if url.startswith(("postgresql:", "postgres:")) else "sqlite"
-    if dialect == "sqlite" and schema is not None:
-        raise click.UsageError("--schema is for --dialect postgres: SQLite has no schemas")
-    text = schema_sql(dialect, schema or DEFAULT_SCHEMA)
+    if dialect == "sqlite" and (schema is not None or role is not None):
+        raise click.UsageError(
+            "--schema and --role are for --dialect postgres: SQLite has neither schemas nor roles"
+        )
+    name = schema or DEFAULT_SCHEMA
+    text = schema_sql(dialect, name) if role is None else role_sql(role, name, tenant=common.tenant)
     if common.json:
-        name = None if dialect == "sqlite" else schema or DEFAULT_SCHEMA
-        answer({"schema": {"dialect": dialect, "schema": name, "sql": text}})
+        shown = None if dialect == "sqlite" else name
+        answer({"schema": {"dialect": dialect, "schema": shown, "role": role, "sql": text}})
         return
     click.echo(text, nl=not text.endswith("\n"))

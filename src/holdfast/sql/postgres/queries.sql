@@ -6,6 +6,9 @@
 --
 -- What changes something is durable when it returns, whatever the connection says about
 -- synchronous_commit: it calls a function that locks the tenant, or has durably() in its condition.
+--
+-- A role that does not own the tables sees the rows of the tenant only that its transaction names. So
+-- every statement names it: it calls a function that does, or has as_tenant() in its condition.
 
 -- name: agents.insert
 SELECT a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
@@ -15,12 +18,13 @@ FROM holdfast.create_agent(%(tenant)s, %(draft)s::jsonb) AS a;
 -- name: agents.find
 SELECT a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
     a.created_at, a.updated_at, a.completed_at
-FROM holdfast.agents AS a WHERE a.tenant = %(tenant)s AND a.id = %(id)s::uuid;
+FROM holdfast.agents AS a WHERE a.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND a.id = %(id)s::uuid;
 
 -- name: agents.list
 SELECT a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
     a.created_at, a.updated_at, a.completed_at
-FROM holdfast.agents AS a WHERE a.tenant = %(tenant)s
+FROM holdfast.agents AS a WHERE a.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 
 -- name: agents.where.status
 AND a.status = %(status)s
@@ -41,7 +45,8 @@ SET status = coalesce(%(status)s::text, a.status),
         WHEN %(status)s::text IN ('completed', 'failed', 'terminated')
             THEN clock_timestamp()
     END
-WHERE a.tenant = %(tenant)s AND a.id = %(id)s::uuid AND holdfast.durably()
+WHERE a.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND a.id = %(id)s::uuid AND holdfast.durably()
 RETURNING a.id, a.name, a.agent_type, a.status, a.parent_id, a.depth_level, a.metadata::text,
     a.created_at, a.updated_at, a.completed_at;
 
@@ -57,14 +62,15 @@ SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
     s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
     s.project_dir
-FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(id)s;
+FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND s.id = %(id)s;
 
 -- name: sessions.list
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,
     s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
     s.project_dir
-FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s
+FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 
 -- name: sessions.where.status
 AND s.status = %(status)s
@@ -99,7 +105,8 @@ SET status = coalesce(%(status)s::text, s.status),
     metadata = coalesce(%(metadata)s::jsonb, s.metadata),
     task_description = coalesce(%(task_description)s::text, s.task_description),
     updated_at = clock_timestamp()
-WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND holdfast.durably()
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND s.id = %(id)s AND holdfast.durably()
     AND (%(expected)s::text[] IS NULL OR s.status = ANY (%(expected)s::text[]))
     AND (%(status)s::text IS NULL OR s.status <> 'completed' OR %(status)s::text = 'completed')
     AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
@@ -111,7 +118,8 @@ RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.contin
 -- name: leases.list
 SELECT s.id, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at,
     s.lease_expires_at <= clock_timestamp()
-FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.lease_owner IS NOT NULL
+FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND s.lease_owner IS NOT NULL
 
 -- name: leases.where.id
 AND s.id = %(id)s
@@ -120,14 +128,16 @@ AND s.id = %(id)s
 UPDATE holdfast.sessions AS s
 SET lease_expires_at = clock_timestamp() + make_interval(secs => %(seconds)s::double precision)
 FROM unnest(%(ids)s::text[], %(tokens)s::bigint[]) AS held (id, token)
-WHERE s.tenant = %(tenant)s AND s.id = held.id AND s.lease_token = held.token
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND s.id = held.id AND s.lease_token = held.token
     AND s.lease_owner IS NOT NULL AND holdfast.durably()
 RETURNING s.id;
 
 -- name: leases.release
 UPDATE holdfast.sessions AS s
 SET lease_owner = NULL, lease_token = s.lease_token + 1, lease_since = NULL, lease_expires_at = NULL
-WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND s.lease_token = %(token)s
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND s.id = %(id)s AND s.lease_token = %(token)s
     AND s.lease_owner IS NOT NULL AND holdfast.durably()
 RETURNING s.id;
 
@@ -143,7 +153,8 @@ WITH marked AS (
     SET status = CASE WHEN s.recoveries < %(most)s THEN 'interrupted' ELSE 'failed' END,
         recoveries = s.recoveries + 1, updated_at = clock_timestamp(), lease_owner = NULL,
         lease_token = s.lease_token + 1, lease_since = NULL, lease_expires_at = NULL
-    WHERE s.tenant = %(tenant)s AND s.id = %(id)s AND s.lease_token = %(token)s
+    WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+        AND s.id = %(id)s AND s.lease_token = %(token)s
         AND s.lease_owner IS NOT NULL AND s.status = 'active' AND holdfast.durably()
     RETURNING s.*
 ), logged AS (
@@ -166,7 +177,7 @@ SELECT s.id, count(c.id), coalesce(sum(c.size_bytes), 0)::bigint,
 FROM holdfast.sessions AS s LEFT JOIN holdfast.session_checkpoints AS c
     ON c.tenant = s.tenant AND c.session_id = s.id
     AND (c.expires_at IS NULL OR c.expires_at > now())
-WHERE s.tenant = %(tenant)s
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 
 -- name: sessions.usage.where.ids
 AND s.id = ANY (%(ids)s::text[])
@@ -180,7 +191,8 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
 FROM holdfast.session_checkpoints AS c
-WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now())
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND (c.expires_at IS NULL OR c.expires_at > now())
 
 -- name: checkpoints.where.session_id
 AND c.session_id = %(session_id)s
@@ -238,23 +250,23 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
 FROM holdfast.session_checkpoints AS c
-WHERE c.agent_id = %(agent_id)s::uuid AND c.tenant = %(tenant)s
+WHERE c.agent_id = %(agent_id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now())
 ORDER BY c.created_at DESC, c.id DESC LIMIT 1;
 
 -- name: checkpoints.payload
 SELECT c.manifest, c.refs FROM holdfast.session_checkpoints AS c
-WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
+WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
 -- name: checkpoints.payloads
 SELECT c.id, c.manifest, c.refs FROM holdfast.session_checkpoints AS c
-WHERE c.id = ANY (%(ids)s::uuid[]) AND c.tenant = %(tenant)s
+WHERE c.id = ANY (%(ids)s::uuid[]) AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
 -- name: checkpoints.mark_restored
 UPDATE holdfast.session_checkpoints AS c SET restored_at = clock_timestamp()
-WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
+WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now()) AND holdfast.durably()
     AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
 RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
@@ -265,7 +277,7 @@ RETURNING c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.p
 -- name: checkpoints.mark_restoring
 UPDATE holdfast.session_checkpoints AS c
 SET restoring_until = clock_timestamp() + make_interval(secs => %(seconds)s::double precision)
-WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s
+WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now()) AND holdfast.durably()
     AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
 RETURNING c.id;
@@ -273,47 +285,54 @@ RETURNING c.id;
 -- name: checkpoints.delete
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[]) AND holdfast.durably()
+    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+        AND c.id = ANY (%(ids)s::uuid[]) AND holdfast.durably()
         AND (NOT %(spare_restoring)s OR c.restoring_until IS NULL OR c.restoring_until <= now())
         AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
     RETURNING c.session_id, c.namespace, coalesce(c.external_id, c.id::text) AS external_id),
 writes AS (
     DELETE FROM holdfast.checkpoint_writes AS w USING gone
-    WHERE w.tenant = %(tenant)s AND w.session_id = gone.session_id
+    WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+        AND w.session_id = gone.session_id
         AND w.namespace = gone.namespace AND w.external_id = gone.external_id)
 SELECT count(*) FROM gone;
 
 -- name: checkpoints.purge_expired
 WITH gone AS (
     DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND c.expires_at <= now() AND holdfast.durably()
+    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+        AND c.expires_at <= now() AND holdfast.durably()
     RETURNING c.id)
 SELECT count(*) FROM gone;
 
 -- name: checkpoints.ids
 SELECT c.id FROM holdfast.session_checkpoints AS c
-WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
 
 -- name: checkpoints.workspace_commits
 SELECT DISTINCT c.workspace_commit FROM holdfast.session_checkpoints AS c
-WHERE c.tenant = %(tenant)s AND c.workspace_commit IS NOT NULL;
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.workspace_commit IS NOT NULL;
 
 -- name: chunks.read
 SELECT k.digest, k.codec, k.data FROM holdfast.chunks AS k
-WHERE k.tenant = %(tenant)s AND k.digest = ANY (%(digests)s::bytea[]);
+WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND k.digest = ANY (%(digests)s::bytea[]);
 
 -- name: chunks.find
 SELECT k.digest FROM holdfast.chunks AS k
-WHERE k.tenant = %(tenant)s AND k.digest = ANY (%(digests)s::bytea[]);
+WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND k.digest = ANY (%(digests)s::bytea[]);
 
 -- name: chunks.total_bytes
 SELECT coalesce(sum(pg_column_size(k.data)), 0)::bigint FROM holdfast.chunks AS k
-WHERE k.tenant = %(tenant)s;
+WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 
 -- name: writes.list
 SELECT w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest, w.refs
 FROM holdfast.checkpoint_writes AS w
-WHERE w.tenant = %(tenant)s AND w.session_id = %(session_id)s AND w.namespace = %(namespace)s
+WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND w.session_id = %(session_id)s AND w.namespace = %(namespace)s
     AND w.external_id = ANY (%(external_ids)s::text[])
 ORDER BY w.task_path, w.task_id, w.idx, w.external_id;
 
@@ -326,7 +345,7 @@ SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint
     %(status)s, %(attempt_id)s::uuid, %(result)s, %(refs)b::bytea, %(error)s::jsonb,
     clock_timestamp(), CASE WHEN %(status)s <> 'started' THEN clock_timestamp() END
 FROM holdfast.sessions AS s
-WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND s.id = %(session_id)s
     AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
     AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
 FOR SHARE
@@ -348,14 +367,15 @@ FROM (
         AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
         AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
     FOR SHARE) AS held
-WHERE e.tenant = %(tenant)s AND e.session_id = %(session_id)s AND e.key = %(key)s
+WHERE e.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND e.session_id = %(session_id)s AND e.key = %(key)s
     AND e.occurrence = %(occurrence)s::integer AND e.attempt_id = %(attempt_id)s::uuid
 RETURNING e.attempts;
 
 -- name: effects.list
 SELECT e.session_id, e.key, e.occurrence, e.name, e.fingerprint, e.status, e.attempt_id, e.attempts,
     e.result, e.refs, e.error::text, e.started_at, e.finished_at
-FROM holdfast.effects AS e WHERE e.tenant = %(tenant)s
+FROM holdfast.effects AS e WHERE e.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 
 -- name: effects.where.session_id
 AND e.session_id = %(session_id)s
@@ -376,12 +396,14 @@ ORDER BY e.started_at, e.key, e.occurrence LIMIT %(limit)s::bigint
 INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)
 SELECT s.tenant, s.id, %(level)s, %(message)s, %(data)s::jsonb, clock_timestamp()
 FROM holdfast.sessions AS s
-WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s AND holdfast.durably()
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND s.id = %(session_id)s AND holdfast.durably()
 RETURNING id, session_id, level, message, data::text, created_at;
 
 -- name: logs.list
 SELECT l.id, l.session_id, l.level, l.message, l.data::text, l.created_at
-FROM holdfast.session_logs AS l WHERE l.tenant = %(tenant)s AND l.session_id = %(session_id)s
+FROM holdfast.session_logs AS l WHERE l.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND l.session_id = %(session_id)s
 
 -- name: logs.where.level
 AND l.level = %(level)s
@@ -397,20 +419,21 @@ ORDER BY l.id DESC LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint
 
 -- name: packs.find
 SELECT w.commit_id FROM holdfast.workspace_packs AS w
-WHERE w.tenant = %(tenant)s AND w.commit_id = ANY (%(commits)s::text[]);
+WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND w.commit_id = ANY (%(commits)s::text[]);
 
 -- name: packs.below
 SELECT b.commit_id, b.needs::text
 FROM holdfast.packs_below(%(tenant)s, ARRAY[%(commit)s::text], %(have)s::text[]) AS b
-LIMIT %(limit)s::bigint;
+WHERE holdfast.as_tenant(%(tenant)s) LIMIT %(limit)s::bigint;
 
 -- name: packs.data
 SELECT w.data FROM holdfast.workspace_packs AS w
-WHERE w.tenant = %(tenant)s AND w.commit_id = %(commit)s;
+WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND w.commit_id = %(commit)s;
 
 -- name: packs.usage
 SELECT count(*), coalesce(sum(octet_length(w.data)), 0)::bigint
-FROM holdfast.workspace_packs AS w WHERE w.tenant = %(tenant)s;
+FROM holdfast.workspace_packs AS w WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 
 -- name: migrations.list
 SELECT version, checksum FROM holdfast.schema_migrations ORDER BY version;
@@ -451,7 +474,8 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.manifest, c.refs, k.digests, k.data
 FROM (
     SELECT c.* FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now())
+    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+        AND (c.expires_at IS NULL OR c.expires_at > now())
 
 -- name: postgres.read.end
     ORDER BY c.seq DESC LIMIT 1
@@ -462,7 +486,7 @@ FROM (
 
 -- name: postgres.copy.sources
 SELECT c.id FROM holdfast.session_checkpoints AS c
-WHERE c.tenant = %(tenant)s AND c.session_id = %(id)s
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.session_id = %(id)s
     AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
 
 -- name: postgres.lock_tenant
@@ -470,7 +494,8 @@ SELECT holdfast.lock_tenant(%(tenant)s, false);
 
 -- name: postgres.copy.lock
 -- Puts to the session wait until the copy is made.
-SELECT s.id FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(id)s FOR SHARE;
+SELECT s.id FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND s.id = %(id)s FOR SHARE;
 
 -- name: postgres.copy
 SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
@@ -483,11 +508,12 @@ FROM holdfast.copy_session(
 -- name: postgres.session.metadata
 -- Held until the merged document is stored.
 SELECT s.metadata::text FROM holdfast.sessions AS s
-WHERE s.tenant = %(tenant)s AND s.id = %(id)s FOR NO KEY UPDATE;
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND s.id = %(id)s FOR NO KEY UPDATE;
 
 -- name: postgres.effects.fence
 -- Why an effect was not recorded: raises if it was the fence.
-SELECT holdfast.fenced(%(tenant)s, %(session_id)s, %(fence)s::bigint);
+SELECT holdfast.fenced(%(tenant)s, %(session_id)s, %(fence)s::bigint)
+WHERE holdfast.as_tenant(%(tenant)s);
 
 -- name: postgres.erase_threads
 SELECT holdfast.erase_threads(
@@ -524,14 +550,15 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
 
 -- name: postgres.transfer.consumed
 SELECT c.id, c.consumed_at FROM holdfast.session_checkpoints AS c
-WHERE c.tenant = %(tenant)s AND c.session_id = %(session_id)s AND c.consumed_at IS NOT NULL
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND c.session_id = %(session_id)s AND c.consumed_at IS NOT NULL
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
 -- name: postgres.transfer.writes
 SELECT w.namespace, w.created_at, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
     w.refs
 FROM holdfast.checkpoint_writes AS w
-WHERE w.tenant = %(tenant)s AND w.session_id = %(session_id)s
+WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND w.session_id = %(session_id)s
 ORDER BY w.namespace, w.external_id, w.task_path, w.task_id, w.idx;
 
 -- name: postgres.transfer.stage

@@ -306,6 +306,42 @@ COMMENT ON COLUMN holdfast.chunks.digest IS
     'One byte that names the algorithm (18: SHA-256), then the digest of the plain bytes.';
 COMMENT ON COLUMN holdfast.chunks.codec IS '0: plain.';
 
+-- Tenants ---------------------------------------------------------------------------------------
+
+-- Names the tenant that the rest of the transaction works for: the rows of the others do not exist for
+-- a role that does not own the tables. It ends with the transaction, so nothing of it is left on a
+-- pooled connection. It is true, so that it can stand in a condition. Being STABLE and without a
+-- column it is asked once, before any table is read, which lets one statement say it and rely on it.
+CREATE FUNCTION holdfast.as_tenant(p_tenant text)
+RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF current_setting('holdfast' || '.tenant', true) IS DISTINCT FROM p_tenant THEN
+        PERFORM set_config('holdfast' || '.tenant', p_tenant, true);
+    END IF;
+    RETURN true;
+END $$;
+
+-- The policy of every table with a tenant. An equality would do, were it not for the planner: it draws
+-- conclusions from two equalities of one column and may look at the setting before a statement has said
+-- whom it works for. From an array it does not, and uses the same indexes.
+DO $$
+DECLARE
+    of_tenant regclass;
+BEGIN
+    FOR of_tenant IN
+        SELECT c.oid FROM pg_class AS c
+         WHERE c.relnamespace = to_regnamespace(rtrim('holdfast.', '.')) AND c.relkind = 'r'
+           AND EXISTS (SELECT FROM pg_attribute AS a
+                        WHERE a.attrelid = c.oid AND a.attname = 'tenant')
+    LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', of_tenant);
+        EXECUTE format(
+            'CREATE POLICY of_tenant ON %s USING (tenant = ANY (ARRAY[('
+            'SELECT current_setting(%L, true))]))', of_tenant, 'holdfast' || '.tenant');
+    END LOOP;
+END $$;
+
 -- References ------------------------------------------------------------------------------------
 
 -- Takes packed references apart. Adding nothing makes one plain copy of a value that may be
@@ -517,6 +553,7 @@ DECLARE
     area integer := 'holdfast.chunks'::regclass::oid::integer;
     patience text := current_setting('lock_timeout');
 BEGIN
+    PERFORM holdfast.as_tenant(p_tenant);
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'checkpoints are written in READ COMMITTED transactions, not %',
             upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF007';
@@ -689,6 +726,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz;
 BEGIN
+    PERFORM holdfast.as_tenant(p_tenant);
     PERFORM holdfast.durably();
     SELECT s.* INTO held FROM holdfast.sessions AS s
      WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
@@ -1057,6 +1095,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     doomed text[];
 BEGIN
+    PERFORM holdfast.as_tenant(p_tenant);
     IF NOT p_dry_run THEN
         PERFORM holdfast.lock_tenant(p_tenant, true);
     END IF;
@@ -1257,6 +1296,7 @@ DECLARE
     look record;
     snapshots text[];
 BEGIN
+    PERFORM holdfast.as_tenant(p_tenant);
     chunks := 0;
     bytes := 0;
     writes := 0;
@@ -1327,6 +1367,7 @@ DECLARE
     erased bigint;
     snapshots text[];
 BEGIN
+    PERFORM holdfast.as_tenant(p_tenant);
     IF NOT EXISTS (SELECT FROM holdfast.sessions AS s
                     WHERE s.tenant = p_tenant AND s.id = ANY (p_threads)) THEN
         RETURN 0;
@@ -1359,4 +1400,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:4e999b5462800ed7682547dd050f86e36230251e42598d073fa1cd608b37684f');
+    (1, 'sha256:57b7b5e74123af36c047f27adf5ac7b8f7ebe48291a46e1d2ff8042c9fc7ec10');
