@@ -6,6 +6,7 @@ stored three checkpoints and what its tasks wrote when it returns.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
@@ -61,7 +62,11 @@ class Talk:
 
 
 def take_turns_talking(count: int, *talks: Talk, run: int = 25) -> None:
-    """Let all talk for so many turns, in runs: a turn after the other's writes would wait for them."""
+    """Let all talk for so many turns, in runs, with an idle disk before each.
+
+    A turn after the other's writes would wait for them.
+    """
     for begun in range(0, count, run):
         for talk in talks:
+            os.sync()
             talk.turns(min(run, count - begun))

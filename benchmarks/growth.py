@@ -1,13 +1,14 @@
 """Conversations that grow by one message a step, saved by the peer and by us in turn.
 
-They take turns by runs of steps rather than by single ones: a put that follows a megabyte of the
-other side's writes would wait for the disk to take those too.
+They take turns by runs of steps rather than by single ones, and the disk takes everything in between: a
+put that follows a megabyte of the other side's writes would wait for those too.
 
 Several figures look at the result: what is stored, what a put at the end costs, what a get costs.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -49,7 +50,9 @@ class Growth:
         for message in messages:
             self.messages = [*self.messages, message]
             steps.append(self.graph.checkpoint(self.messages))
+        os.sync()
         self.peer_puts += [timed(partial(self.peer.put, *step)) for step in steps]
+        os.sync()
         self.our_puts += [timed(partial(self.ours.put, *step[:2])) for step in steps]
 
     def save(self) -> None:
