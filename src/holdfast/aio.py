@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from holdfast.autosave import INTERVAL, Clock
 from holdfast.autosave.twin import AsyncAutosave, LoopProvider
@@ -50,6 +50,9 @@ from holdfast.verification import VerifyReport
 from holdfast.waiting import in_thread, run_in
 from holdfast.workspace.base import Limits, Progress, SavedFile, Skipped, Usage
 from holdfast.workspace.git import Workspace
+
+if TYPE_CHECKING:
+    from holdfast.crypto import GivenKeys
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -597,6 +600,8 @@ class AsyncSessionManager:
         busy_timeout: float | None = None,
         redact: Redact = None,
         rehydrate: Secrets = None,
+        keys: GivenKeys = None,
+        as_it_is: bool = False,
     ) -> AsyncSessionManager:
         """See `SessionManager.open`."""
         threads = Threads()
@@ -613,6 +618,8 @@ class AsyncSessionManager:
             busy_timeout=busy_timeout,
             redact=redact,
             rehydrate=rehydrate,
+            keys=keys,
+            as_it_is=as_it_is,
         )
         twin = cls.__new__(cls)
         twin._adopt(manager, threads)

@@ -66,7 +66,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -91,6 +91,7 @@ __all__ = [
     "WorkspaceSettings",
     "check_project_path",
     "find_project_root",
+    "key_in_environment",
     "load_config",
     "read_agent_context",
 ]
@@ -98,6 +99,8 @@ __all__ = [
 SESSION_NUMBER: Final = "HOLDFAST_SESSION_NUMBER"
 TOKEN_USAGE: Final = "HOLDFAST_TOKEN_USAGE"
 REDACTION_KEY: Final = "HOLDFAST_REDACTION_KEY"
+KEY: Final = "HOLDFAST_KEY"
+KEY_FILE: Final = "HOLDFAST_KEY_FILE"
 
 _KNOWN: Final = {
     "url",
@@ -448,3 +451,17 @@ def _count(name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
         raise InvalidConfiguration(f"{name} must be a whole number, not {text!r}")
     return int(text)
+
+
+def key_in_environment() -> Path | Callable[[], str] | None:
+    """Return where the environment says that the keys of sealed stores are, or None.
+
+    That is the file of ``HOLDFAST_KEY_FILE``, or ``HOLDFAST_KEY`` itself. Raises `InvalidConfiguration`
+    for both at once.
+    """
+    text, file = os.environ.get(KEY), os.environ.get(KEY_FILE)
+    if text and file:
+        raise InvalidConfiguration(f"set {KEY} or {KEY_FILE}, not both: which one seals?")
+    if file:
+        return Path(file)
+    return (lambda: text) if text else None

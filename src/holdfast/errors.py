@@ -8,6 +8,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── InvalidFilter
     │   ├── InvalidUrl
     │   ├── InvalidConfiguration
+    │   ├── InvalidKey
     │   ├── InvalidState
     │   ├── StateNotSerializable
     │   ├── ClassNotAllowed
@@ -55,6 +56,8 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── StateCorrupt
     │   ├── StateTooLarge
     │   ├── PackMissing
+    │   ├── SealBroken
+    │   ├── PlaintextRefused
     │   ├── BundleCorrupt
     │   └── SnapshotCorrupt
     ├── StoreError                 the database cannot do its part
@@ -65,6 +68,9 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── NotADatabase
     │   ├── AccessDenied
     │   ├── StoreClosed
+    │   ├── KeyRequired
+    │   ├── WrongKey
+    │   ├── StoreNotSealed
     │   ├── SchemaTooNew
     │   ├── SchemaMissing
     │   └── MigrationChanged
@@ -137,6 +143,12 @@ class InvalidConfiguration(InputError):
     """A setting in the environment or in ``holdfast.toml`` cannot be used."""
 
     code = "invalid_configuration"
+
+
+class InvalidKey(InputError):
+    """The keys of a sealed store cannot be read: no file, no base64, too short, or none at all."""
+
+    code = "invalid_key"
 
 
 class InvalidState(InputError):
@@ -469,6 +481,18 @@ class PackMissing(IntegrityError):
     code = "pack_missing"
 
 
+class SealBroken(IntegrityError):
+    """A sealed value does not open: changed, cut short, moved from elsewhere, or of an unknown key."""
+
+    code = "seal_broken"
+
+
+class PlaintextRefused(IntegrityError):
+    """A sealed store holds a value that is not sealed: somebody wrote it past the key."""
+
+    code = "plaintext_refused"
+
+
 class BundleCorrupt(IntegrityError):
     """A bundle was cut off, or a part of it has other bytes than were written. Nothing was imported."""
 
@@ -528,6 +552,24 @@ class StoreClosed(StoreError):
     """The store was used after it was closed."""
 
     code = "store_closed"
+
+
+class KeyRequired(StoreError):
+    """The store, or what was read from it, is sealed, and no key was given."""
+
+    code = "key_required"
+
+
+class WrongKey(StoreError):
+    """The keys that were given are not those of the sealed store."""
+
+    code = "wrong_key"
+
+
+class StoreNotSealed(StoreError):
+    """A key was given for a store that holds plain text; copy it into a new store, which is sealed."""
+
+    code = "store_not_sealed"
 
 
 class SchemaTooNew(StoreError):

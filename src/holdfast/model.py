@@ -257,10 +257,14 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What is read to restore a state: the manifest's exact text and its references."""
+    """What is read to restore a state: the manifest's exact text and its references.
+
+    ``session_id`` says of which session a checkpoint's payload was read.
+    """
 
     manifest: str
     refs: bytes
+    session_id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

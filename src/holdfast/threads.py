@@ -22,7 +22,7 @@ from holdfast.model import NewAgent, NewSession, Payload
 from holdfast.recording import Attempt, Recorder
 from holdfast.state.cache import ChunkCache
 from holdfast.state.refs import ReadChunks
-from holdfast.stores import Store
+from holdfast.stores import Store, open_store
 
 ThreadKey: TypeAlias = tuple[str, str]
 """A thread id and a namespace."""
@@ -60,13 +60,12 @@ def check_cap(cap: float | None) -> int | None:
 
 def open_file(path: str | Path, tenant: str) -> Store:
     """Open the SQLite store of a file, which must be one."""
-    from holdfast.stores.sqlite import SqliteStore
-
     if str(path) == ":memory:":
         raise InvalidUrl(
             "SQLite keeps its data in a file here; for memory there is a class of its own"
         )
-    return SqliteStore(path, tenant=tenant)
+    # A path that looks like a URL is a path here.
+    return open_store(Path(path).absolute(), tenant=tenant)
 
 
 class ThreadRecorders:

@@ -72,7 +72,12 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:772ba1ca3f314a833e82977977c69d80154bfda855807f55e73a42fc6ddcd4f5','2026-11-15T09:11:31.329316Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:d9ebc72fd744cb3bc2fe2de144b0ca985ab558242ef30dcc20baec2fffac69df','2026-11-15T12:07:18.252469Z');
+CREATE TABLE sealing (
+    tenant    TEXT PRIMARY KEY NOT NULL,
+    seal      TEXT NOT NULL,
+    sealed_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'))
+) STRICT;
 CREATE TABLE sequences (
     name  TEXT PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL
@@ -200,6 +205,12 @@ CREATE UNIQUE INDEX checkpoints_by_label
 CREATE INDEX checkpoints_by_workspace
     ON session_checkpoints (tenant, workspace_commit) WHERE workspace_commit IS NOT NULL;
 CREATE INDEX logs_by_session ON session_logs (tenant, session_id, id);
+CREATE TRIGGER sessions_are_sealed BEFORE INSERT ON sessions
+WHEN EXISTS (SELECT 1 FROM sealing WHERE sealing.tenant = NEW.tenant)
+    AND instr(coalesce(NEW.metadata, ''), '$sealed') = 0
+BEGIN
+    SELECT RAISE(ABORT, 'this store was sealed, and the session was written without the key');
+END;
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('session_logs',1);
 COMMIT;

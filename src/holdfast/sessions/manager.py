@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.config import RedactionSettings, load_config
 from holdfast.errors import (
@@ -57,6 +57,9 @@ from holdfast.stores import Store, open_store
 from holdfast.verification import VerifyReport
 from holdfast.workspace.base import Limits, SavedFile, Skipped, Usage
 from holdfast.workspace.git import Workspace
+
+if TYPE_CHECKING:
+    from holdfast.crypto import GivenKeys
 
 _LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
@@ -124,6 +127,8 @@ class SessionManager(TravellingSessions):
         busy_timeout: float | None = None,
         redact: Redact = None,
         rehydrate: Secrets = None,
+        keys: GivenKeys = None,
+        as_it_is: bool = False,
     ) -> SessionManager:
         """Open a store: a URL, a path, or by default ``.agents/sessions.db`` of the project.
 
@@ -137,10 +142,20 @@ class SessionManager(TravellingSessions):
         no. In ``session.state`` and what `load_checkpoint` returns they come back from the
         environment; ``rehydrate`` may be a function that is asked for each placeholder, values to look
         among, or False.
+
+        ``keys`` seal what is stored (`holdfast.crypto.KeyRing`, the path of a file, or a function that
+        returns one or its text). By default they come from ``HOLDFAST_KEY`` or ``HOLDFAST_KEY_FILE``,
+        where one is set; False means none. With ``as_it_is`` a store of plain text is opened although
+        there is a key, to copy it into a sealed one.
         """
         config = load_config(project_dir, url=url, tenant=tenant)
         store = open_store(
-            config.url, tenant=config.tenant, create=create, busy_timeout=busy_timeout
+            config.url,
+            tenant=config.tenant,
+            create=create,
+            busy_timeout=busy_timeout,
+            keys=keys,
+            as_it_is=as_it_is,
         )
         policy = Policy.from_settings(config.retention)
         return cls(

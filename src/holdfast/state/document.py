@@ -33,12 +33,14 @@ from typing import Any, Final
 
 import orjson
 
-from holdfast.errors import StateCorrupt
+from holdfast.errors import KeyRequired, StateCorrupt
 from holdfast.model import Payload
 from holdfast.state.codec import load_json
 from holdfast.state.refs import Ref, pack_refs, unpack_refs
 
 FORMAT: Final = 1
+# How the manifests of a sealed store begin, each an envelope in a document of its own.
+SEALED_START: Final = '{"sealed":"'
 _SUM_BYTES: Final = 16
 _SUM_START: Final = b',"sum":"'
 _SUM_TEXT: Final = len(_SUM_START) + 2 * _SUM_BYTES + len(b'"}')
@@ -76,6 +78,11 @@ def read_manifest(payload: Payload) -> Manifest:
         raise StateCorrupt("the manifest is damaged: it is not Unicode") from None
     text = sealed[:-_SUM_TEXT] + b"}"
     if _sealed(text, payload.refs) != sealed:
+        if payload.manifest.startswith(SEALED_START):
+            raise KeyRequired(
+                "the state is sealed, and it was read without a key: set HOLDFAST_KEY or "
+                "HOLDFAST_KEY_FILE and repeat this"
+            )
         raise StateCorrupt("the manifest is damaged: its sum does not fit")
     document = load_json(text, "the manifest")
     if type(document) is not dict or type(document.get("v")) is not int:

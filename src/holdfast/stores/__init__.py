@@ -3,16 +3,23 @@
 - ``memory:`` is this process only, gone with it
 - ``path/to/file.db`` or ``sqlite:///file.db?tenant=…&compress=off`` is one file, embedded, durable
 - ``postgresql://…?schema=…&tenant=…`` is one server, many workers
+
+With a key, given or in the environment, each of them is sealed: see `holdfast.stores.sealed`.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote
 
+from holdfast.config import key_in_environment
 from holdfast.errors import InvalidUrl, StoreUnavailable
 from holdfast.stores.base import Store
+
+if TYPE_CHECKING:
+    from holdfast.crypto import GivenKeys, Keys
 
 __all__ = ["Store", "open_store"]
 
@@ -23,6 +30,8 @@ def open_store(
     tenant: str | None = None,
     create: bool = True,
     busy_timeout: float | None = None,
+    keys: GivenKeys = None,
+    as_it_is: bool = False,
 ) -> Store:
     """Open the store that ``url`` names, creating its tables when it is new.
 
@@ -30,7 +39,48 @@ def open_store(
     file that is not there raises `StoreUnavailable`, missing tables `SchemaMissing`. ``busy_timeout`` is
     how many seconds a write to a file waits for others. Drivers are imported only for the backend
     in use.
+
+    ``keys`` seal the store; by default those of the environment, and with False there are none. A
+    new store is sealed with them. For one that is not theirs `KeyRequired`, `WrongKey` or
+    `StoreNotSealed` is raised; with ``as_it_is`` a store of plain text is opened all the same, to be
+    read.
     """
+    ring = _keys(keys)
+    if ring is None:
+        return _open(url, tenant, create, busy_timeout, sealed=False)
+    from holdfast.stores.sealed import SealedStore
+
+    inner = _open(url, tenant, create, busy_timeout, sealed=True)
+    try:
+        if as_it_is and inner.read_seal() is None:
+            return inner
+        return SealedStore(inner, ring)
+    except BaseException:
+        inner.close()
+        raise
+
+
+def _keys(given: GivenKeys) -> Keys | None:
+    if given is False:
+        return None
+    if given is None:
+        found = key_in_environment()
+        if found is None:
+            return None
+        given = found
+    from holdfast.crypto import keys_from
+
+    return keys_from(given)
+
+
+def _open(
+    url: str | Path,
+    tenant: str | None,
+    create: bool,
+    busy_timeout: float | None,
+    *,
+    sealed: bool,
+) -> Store:
     text = str(url)
     scheme, separator, _ = text.partition(":")
     if text == "memory:":
@@ -46,6 +96,7 @@ def open_store(
             schema=options.get("schema", ["holdfast"])[-1],
             tenant=tenant or options.get("tenant", ["default"])[-1],
             ensure_schema=create,
+            sealed=sealed,
         )
     file, options = file_in(url)
     if not create and not os.path.exists(file):
@@ -60,7 +111,9 @@ def open_store(
         file,
         tenant=tenant,
         ensure_schema=create,
-        compress=compress == "on",
+        # What is sealed cannot be compressed any more: it was before.
+        compress=compress == "on" and not sealed,
+        sealed=sealed,
         busy_timeout=BUSY_TIMEOUT if busy_timeout is None else busy_timeout,
     )
 

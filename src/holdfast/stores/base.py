@@ -533,6 +533,23 @@ class Store(ABC):
         store could have.
         """
 
+    # Sealing ---------------------------------------------------------------------------------
+
+    # A store that holds sealed rows says so itself: opened without a key it raises `KeyRequired`.
+    # What is sealed, and how, is the matter of `holdfast.stores.sealed` alone.
+
+    @abstractmethod
+    def read_seal(self) -> str | None:
+        """Return what says that the tenant is sealed, or None."""
+
+    @abstractmethod
+    def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:
+        """Say durably that the tenant is sealed, and return what says so then.
+
+        That is ``seal`` if nothing said so before, or if ``instead_of`` did. From then on no session
+        is added without the mark of a sealed one. Raises `StoreNotSealed` when there is plain text.
+        """
+
     # Upkeep ----------------------------------------------------------------------------------
 
     @abstractmethod

@@ -47,7 +47,7 @@ from holdfast.stores.memory_tables import (
     visible,
     wanted_values,
 )
-from holdfast.stores.rules import lease_lost, session_completed
+from holdfast.stores.rules import SEALED_MARK, key_required, lease_lost, session_completed
 
 
 class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
@@ -62,6 +62,8 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         if draft.id in self._sessions:
             raise SessionExists(f"a session with the id {draft.id!r} exists already")
         document = document_text(draft.metadata)
+        if self._seal is not None and SEALED_MARK not in (draft.metadata or {}):
+            raise key_required(self.url)
         if draft.agent_id not in self._agents:
             if draft.agent is None:
                 raise AgentNotFound(f"no agent has the id {draft.agent_id}")

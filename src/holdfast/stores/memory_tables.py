@@ -112,6 +112,7 @@ class MemoryTables(Store):
         self._chunks: dict[bytes, bytes] = {}
         # By commit, with the time of the last put.
         self._packs: dict[str, tuple[WorkspacePack, datetime]] = {}
+        self._seal: str | None = None
         self._seq = 0
         self._log_id = 0
 

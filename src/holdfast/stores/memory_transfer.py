@@ -28,6 +28,7 @@ from holdfast.stores.memory_tables import (
     session_record,
     visible,
 )
+from holdfast.stores.rules import not_sealed
 
 
 class MemoryTransfer(MemoryEffects):
@@ -66,6 +67,17 @@ class MemoryTransfer(MemoryEffects):
             found.append(agent_record(self._agents[above]))
             above = found[-1].parent_id
         return tuple(reversed(found))
+
+    def read_seal(self) -> str | None:
+        return self._seal
+
+    def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:
+        with self._open():
+            if self._seal is None and (self._agents or self._chunks or self._packs):
+                raise not_sealed(self.url)
+            if self._seal in (None, instead_of):
+                self._seal = seal
+            return self._seal or seal
 
     def find_chunks(self, digests: Collection[bytes]) -> set[bytes]:
         with self._open():

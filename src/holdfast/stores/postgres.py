@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from holdfast.errors import CheckpointNotFound
+from holdfast.errors import CheckpointNotFound, StoreNotSealed
 from holdfast.ids import check_sql_name, check_tenant
 from holdfast.model import (
     CheckpointQuery,
@@ -42,6 +42,7 @@ from holdfast.stores.postgres_statements import (
     uuid_or_none,
 )
 from holdfast.stores.postgres_transfer import PostgresTransfer
+from holdfast.stores.rules import key_required, not_sealed
 
 
 class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTransfer):
@@ -50,7 +51,8 @@ class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTra
     The URL's ``schema`` and ``tenant`` parameters win over the arguments of the same name. A pool
     that is handed in is used and never closed; its connections should be in autocommit mode and
     must not ask for another isolation level than READ COMMITTED. With ``ensure_schema=False``
-    nothing is created, and `SchemaMissing` is raised if something would have to be.
+    nothing is created, and `SchemaMissing` is raised if something would have to be. ``sealed`` is for
+    `holdfast.stores.sealed`; without it a sealed tenant raises `KeyRequired`.
     """
 
     shared = True
@@ -63,6 +65,7 @@ class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTra
         tenant: str = "default",
         pool: Pool | None = None,
         ensure_schema: bool = True,
+        sealed: bool = False,
     ) -> None:
         target = parse_url(url)
         self.schema = check_sql_name(target.schema or schema, "schema")
@@ -72,6 +75,9 @@ class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTra
         self._link = Link(target.conninfo, self.schema, self.url, pool)
         prepare = migrate_schema if ensure_schema else check_schema
         prepare(self._link)
+        if not sealed and self.read_seal() is not None:
+            self.close()
+            raise key_required(self.url)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -107,7 +113,7 @@ class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTra
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         ids = [uuid_or_none(checkpoint_id) for checkpoint_id in checkpoint_ids]
         rows = self._rows("checkpoints.payloads", again=True, ids=ids)
-        return {str(id_): Payload(manifest, refs) for id_, manifest, refs in rows}
+        return {str(id_): Payload(*payload) for id_, *payload in rows}
 
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         rows = self._rows("chunks.read", again=True, digests=list(digests))
@@ -184,6 +190,21 @@ class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTra
             external_ids=list(external_ids),
         )
         return [parse_write(row) for row in rows]
+
+    # Sealing ---------------------------------------------------------------------------------
+
+    def read_seal(self) -> str | None:
+        rows = self._rows("sealing.read", again=True)
+        return str(rows[0][0]) if rows else None
+
+    def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:
+        try:
+            [(standing,)] = self._rows(
+                "postgres.seal", again=True, seal=seal, instead_of=instead_of
+            )
+        except StoreNotSealed:
+            raise not_sealed(self.url) from None
+        return str(standing)
 
     # Upkeep ----------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from holdfast.errors import (
     IllegalTransition,
     InvalidConfiguration,
     InvalidIdentifier,
+    KeyRequired,
     LeaseLost,
     PackMissing,
     SchemaMissing,
@@ -40,6 +41,7 @@ from holdfast.errors import (
     StoreClosed,
     StoreError,
     StoreFull,
+    StoreNotSealed,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -63,6 +65,8 @@ BY_SQLSTATE: Final[dict[str, type[HoldfastError]]] = {
     "HF015": CheckpointBusy,
     "HF016": IllegalTransition,
     "HF017": StaleWriter,
+    "HF020": KeyRequired,
+    "HF021": StoreNotSealed,
     "08": StoreUnavailable,
     "0A": StoreError,
     "22": InvalidIdentifier,  # data that a column cannot hold

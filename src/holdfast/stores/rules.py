@@ -14,9 +14,11 @@ from holdfast.errors import (
     CheckpointBusy,
     IllegalTransition,
     InvalidIdentifier,
+    KeyRequired,
     LeaseLost,
     PackMissing,
     StateCorrupt,
+    StoreNotSealed,
 )
 from holdfast.model import Lease
 from holdfast.processes import Uptime, owner_name
@@ -27,6 +29,8 @@ ORPHAN_AGE: Final = timedelta(days=1)
 LONGEST_LEASE: Final = timedelta(hours=1)
 # More than this many packs for one snapshot are damage or malice: snapshots are packed together long before.
 MOST_PACKS: Final = 100_000
+# What a session of a sealed store has among its metadata. The triggers know it too.
+SEALED_MARK: Final = "$sealed"
 _BATCH: Final = 500
 _LABEL_NUMBER: Final = re.compile("[0-9]{1,10}")
 
@@ -104,6 +108,22 @@ def session_completed(session_id: str) -> IllegalTransition:
     """Return the refusal of a change to a session that is final."""
     return IllegalTransition(
         f"session {session_id} is completed; fork it to go on. Nothing was stored"
+    )
+
+
+def key_required(url: str) -> KeyRequired:
+    """Return the refusal of whoever opens a sealed store without a key."""
+    return KeyRequired(
+        f"{url} is sealed. Nothing was read or changed: set HOLDFAST_KEY_FILE to the file with its keys, "
+        f"or HOLDFAST_KEY to what is in it, and repeat this"
+    )
+
+
+def not_sealed(url: str) -> StoreNotSealed:
+    """Return the refusal of a key for a store that holds plain text."""
+    return StoreNotSealed(
+        f"{url} holds plain text, which a key cannot take back. Nothing was changed: copy it into a new "
+        f"store, which is sealed from its first row (holdfast copy OLD NEW), or open it without a key"
     )
 
 

@@ -19,7 +19,9 @@ from holdfast.errors import InvalidUrl
 from holdfast.ids import check_tenant
 from holdfast.model import utc_now
 from holdfast.processes import Uptime, uptime
-from holdfast.stores.sqlite_file import DatabaseFile
+from holdfast.stores.rules import key_required, not_sealed
+from holdfast.stores.sqlite_access import all_rows
+from holdfast.stores.sqlite_file import SQL, DatabaseFile
 from holdfast.stores.sqlite_schema import back_up, check_schema, ensure_schema
 from holdfast.stores.sqlite_transfer import SqliteTransfer
 from holdfast.stores.sqlite_writes import SqliteWrites
@@ -32,7 +34,8 @@ class SqliteStore(SqliteTransfer, SqliteWrites):
 
     ``busy_timeout`` is how many seconds a write waits for others before it raises `StoreBusy`.
     With ``ensure_schema=False`` nothing is created or migrated: a missing or older schema raises
-    `SchemaMissing`.
+    `SchemaMissing`. ``sealed`` is for `holdfast.stores.sealed`; without it a sealed file raises
+    `KeyRequired`.
 
         with SqliteStore("sessions.db") as store:
             store.create_agent(...)
@@ -46,6 +49,7 @@ class SqliteStore(SqliteTransfer, SqliteWrites):
         ensure_schema: bool = True,
         busy_timeout: float = BUSY_TIMEOUT,
         compress: bool = True,
+        sealed: bool = False,
         now: Callable[[], datetime] = utc_now,
         uptime: Callable[[], Uptime] = uptime,
     ) -> None:
@@ -57,6 +61,25 @@ class SqliteStore(SqliteTransfer, SqliteWrites):
         self._uptime = uptime
         self._file = DatabaseFile(self.path, self.url, busy_timeout=busy_timeout)
         self._file.open(self._ensure_schema if ensure_schema else self._check_schema)
+        if not sealed and self.read_seal() is not None:
+            self.close()
+            raise key_required(self.url)
+
+    def read_seal(self) -> str | None:
+        found = self._rows("sealing.read", (self.tenant,))
+        return str(found[0][0]) if found else None
+
+    def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:
+        def write(connection: apsw.Connection) -> str:
+            found = all_rows(connection, "sealing.read", (self.tenant,))
+            if found and found[0][0] != instead_of:
+                return str(found[0][0])
+            if not found and all_rows(connection, "sqlite.seal.is_used", (self.tenant,))[0][0]:
+                raise not_sealed(self.url)
+            connection.execute(SQL["sqlite.seal"], (self.tenant, seal, self._clock()))
+            return seal
+
+        return self._file.write(write)
 
     def back_up(self, target: Path) -> None:
         if target.exists():

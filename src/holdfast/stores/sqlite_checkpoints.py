@@ -215,7 +215,7 @@ class SqliteCheckpoints(SqliteSessions):
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         ids = text_list(checkpoint_ids, "checkpoint id")
         found = self._rows("checkpoints.payloads", (ids, self.tenant, self._clock()))
-        return {id_: Payload(manifest, refs) for id_, manifest, refs in found}
+        return {id_: Payload(*payload) for id_, *payload in found}
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         check_filter(checkpoint_id, "checkpoint id", str)

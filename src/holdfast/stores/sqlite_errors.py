@@ -18,6 +18,7 @@ from holdfast.errors import (
     ConflictError,
     HoldfastError,
     InputError,
+    KeyRequired,
     LookupFailedError,
     NotADatabase,
     StoreBusy,
@@ -77,6 +78,8 @@ _CONSTRAINTS: Final[dict[int, type[HoldfastError]]] = {
     apsw.SQLITE_CONSTRAINT_DATATYPE: InputError,
     apsw.SQLITE_CONSTRAINT_FOREIGNKEY: LookupFailedError,
     apsw.SQLITE_CONSTRAINT_NOTNULL: InputError,
+    # There is one trigger that refuses: the one of sealed stores.
+    apsw.SQLITE_CONSTRAINT_TRIGGER: KeyRequired,
 }
 
 # Quotas and size limits are reported as failed writes; for the user the disk is full.
@@ -91,6 +94,7 @@ ADVICE: Final[dict[type[HoldfastError], str]] = {
     "permissions.",
     NotADatabase: "This is no Holdfast database, or it is damaged. Nothing was changed: give "
     "another path, or restore the file from a copy.",
+    KeyRequired: "Nothing was stored: set HOLDFAST_KEY or HOLDFAST_KEY_FILE and repeat.",
     StoreUnavailable: "The file cannot be used. Nothing was changed: check the path and the disk.",
 }
 

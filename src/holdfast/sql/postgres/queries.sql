@@ -255,12 +255,12 @@ WHERE c.agent_id = %(agent_id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_
 ORDER BY c.created_at DESC, c.id DESC LIMIT 1;
 
 -- name: checkpoints.payload
-SELECT c.manifest, c.refs FROM holdfast.session_checkpoints AS c
+SELECT c.manifest, c.refs, c.session_id FROM holdfast.session_checkpoints AS c
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
 -- name: checkpoints.payloads
-SELECT c.id, c.manifest, c.refs FROM holdfast.session_checkpoints AS c
+SELECT c.id, c.manifest, c.refs, c.session_id FROM holdfast.session_checkpoints AS c
 WHERE c.id = ANY (%(ids)s::uuid[]) AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
@@ -434,6 +434,13 @@ WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND w.commit_id =
 -- name: packs.usage
 SELECT count(*), coalesce(sum(octet_length(w.data)), 0)::bigint
 FROM holdfast.workspace_packs AS w WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
+
+-- name: sealing.read
+SELECT s.seal FROM holdfast.sealing AS s
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
+
+-- name: postgres.seal
+SELECT holdfast.seal_tenant(%(tenant)s, %(seal)s, %(instead_of)s);
 
 -- name: migrations.list
 SELECT version, checksum FROM holdfast.schema_migrations ORDER BY version;

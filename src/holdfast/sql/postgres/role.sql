@@ -24,6 +24,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     holdfast.checkpoint_writes, holdfast.effects, holdfast.workspace_packs
     TO {role};
 GRANT SELECT, INSERT ON holdfast.session_logs TO {role};
+GRANT SELECT, INSERT, UPDATE ON holdfast.sealing TO {role};
 GRANT SELECT ON holdfast.schema_migrations TO {role};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};

@@ -184,11 +184,11 @@ WHERE agent_id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY created_at DESC, id DESC LIMIT 1;
 
 -- name: checkpoints.payload
-SELECT state_snapshot, refs FROM session_checkpoints
+SELECT state_snapshot, refs, session_id FROM session_checkpoints
 WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: checkpoints.payloads
-SELECT id, state_snapshot, refs FROM session_checkpoints
+SELECT id, state_snapshot, refs, session_id FROM session_checkpoints
 WHERE id IN (SELECT value FROM json_each(?)) AND +tenant = ?
     AND (expires_at IS NULL OR expires_at > ?);
 
@@ -314,6 +314,18 @@ SELECT data FROM workspace_packs WHERE tenant = ? AND commit_id = ?;
 
 -- name: packs.usage
 SELECT count(*), coalesce(sum(length(data)), 0) FROM workspace_packs WHERE tenant = ?;
+
+-- name: sealing.read
+SELECT seal FROM sealing WHERE tenant = ?;
+
+-- name: sqlite.seal.is_used
+SELECT EXISTS (SELECT 1 FROM agents WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM chunks WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM workspace_packs WHERE tenant = ?1);
+
+-- name: sqlite.seal
+INSERT INTO sealing (tenant, seal, sealed_at) VALUES (?, ?, ?)
+ON CONFLICT (tenant) DO UPDATE SET seal = excluded.seal;
 
 -- name: migrations.list
 SELECT version, checksum FROM schema_migrations ORDER BY version;

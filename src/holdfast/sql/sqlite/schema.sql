@@ -213,6 +213,20 @@ CREATE TABLE workspace_packs (
     PRIMARY KEY (tenant, commit_id)
 ) STRICT;
 
+-- Whose rows are sealed, and the proof of the key. Plain text does not get in beside them.
+CREATE TABLE sealing (
+    tenant    TEXT PRIMARY KEY NOT NULL,
+    seal      TEXT NOT NULL,
+    sealed_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'))
+) STRICT;
+
+CREATE TRIGGER sessions_are_sealed BEFORE INSERT ON sessions
+WHEN EXISTS (SELECT 1 FROM sealing WHERE sealing.tenant = NEW.tenant)
+    AND instr(coalesce(NEW.metadata, ''), '$sealed') = 0
+BEGIN
+    SELECT RAISE(ABORT, 'this store was sealed, and the session was written without the key');
+END;
+
 CREATE TABLE schema_migrations (
     version    INTEGER PRIMARY KEY NOT NULL,
     checksum   TEXT NOT NULL,
@@ -220,4 +234,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:772ba1ca3f314a833e82977977c69d80154bfda855807f55e73a42fc6ddcd4f5', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:d9ebc72fd744cb3bc2fe2de144b0ca985ab558242ef30dcc20baec2fffac69df', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -225,6 +225,13 @@ CREATE TABLE holdfast.workspace_packs (
 -- A git pack is compressed already.
 ALTER TABLE holdfast.workspace_packs ALTER COLUMN data SET STORAGE EXTERNAL;
 
+-- Whose rows are sealed, and the proof of the key. Plain text does not get in beside them.
+CREATE TABLE holdfast.sealing (
+    tenant    text COLLATE "C" PRIMARY KEY,
+    seal      text NOT NULL,
+    sealed_at timestamptz NOT NULL DEFAULT now()
+);
+
 CREATE TABLE holdfast.schema_migrations (
     version    integer PRIMARY KEY,
     checksum   text NOT NULL,
@@ -240,6 +247,7 @@ COMMENT ON TABLE holdfast.checkpoint_writes IS
 COMMENT ON TABLE holdfast.effects IS 'Steps with side effects, so that none runs twice.';
 COMMENT ON TABLE holdfast.session_logs IS 'What happened in a session, append-only.';
 COMMENT ON TABLE holdfast.workspace_packs IS 'Git packs of workspace snapshots.';
+COMMENT ON TABLE holdfast.sealing IS 'Tenants whose content is sealed with a key.';
 COMMENT ON TABLE holdfast.schema_migrations IS 'Which migrations were applied, with their checksums.';
 
 COMMENT ON COLUMN holdfast.sessions.continues_id IS 'The session whose work this one goes on with.';
@@ -499,8 +507,13 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    IF stored.state_snapshot ? 'sealed' THEN
+        RAISE EXCEPTION
+            'the state of checkpoint % is sealed; read it with Holdfast and its key', p_id
+            USING ERRCODE = 'HF020';
+    END IF;
     IF stored.state_snapshot -> 'v' IS DISTINCT FROM '1' OR NOT stored.state_snapshot ? 'state' THEN
-        RAISE EXCEPTION 'the state of checkpoint % is sealed or of another version', p_id
+        RAISE EXCEPTION 'the state of checkpoint % is of another version', p_id
             USING ERRCODE = 'HF008';
     END IF;
     FOR part IN
@@ -537,6 +550,54 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     RETURN true;
+END $$;
+
+-- Sealing -----------------------------------------------------------------------------------------
+
+CREATE FUNCTION holdfast.refuse_plaintext()
+RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM holdfast.sealing AS s WHERE s.tenant = NEW.tenant)
+        AND position('$sealed' IN coalesce(NEW.metadata::text, '')) = 0
+    THEN
+        RAISE EXCEPTION 'this store was sealed, and session % was written without the key', NEW.id
+            USING ERRCODE = 'HF020';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER sessions_are_sealed BEFORE INSERT ON holdfast.sessions
+    FOR EACH ROW EXECUTE FUNCTION holdfast.refuse_plaintext();
+
+-- Seals an empty tenant, or replaces the proof when the key has changed. Returns the proof that holds.
+-- Nobody adds a session meanwhile: there is none before, and after it the trigger sees the seal.
+CREATE FUNCTION holdfast.seal_tenant(p_tenant text, p_seal text, p_instead_of text)
+RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    standing text;
+BEGIN
+    PERFORM holdfast.durably(), holdfast.as_tenant(p_tenant);
+    IF p_instead_of IS NULL THEN
+        LOCK TABLE holdfast.agents, holdfast.sessions IN SHARE ROW EXCLUSIVE MODE;
+    END IF;
+    SELECT s.seal INTO standing FROM holdfast.sealing AS s WHERE s.tenant = p_tenant FOR UPDATE;
+    IF standing IS NOT NULL THEN
+        IF standing = p_instead_of THEN
+            UPDATE holdfast.sealing AS s SET seal = p_seal WHERE s.tenant = p_tenant;
+            RETURN p_seal;
+        END IF;
+        RETURN standing;
+    END IF;
+    IF EXISTS (SELECT FROM holdfast.agents AS a WHERE a.tenant = p_tenant)
+        OR EXISTS (SELECT FROM holdfast.chunks AS c WHERE c.tenant = p_tenant)
+        OR EXISTS (SELECT FROM holdfast.workspace_packs AS w WHERE w.tenant = p_tenant)
+    THEN
+        RAISE EXCEPTION 'the store holds plain text' USING ERRCODE = 'HF021';
+    END IF;
+    INSERT INTO holdfast.sealing (tenant, seal) VALUES (p_tenant, p_seal);
+    RETURN p_seal;
 END $$;
 
 -- Whatever adds references holds the tenant's lock shared, the sweep exclusively. Every statement of
@@ -1421,6 +1482,9 @@ DROP FUNCTION holdfast.create_agent(text, jsonb);
 DROP FUNCTION holdfast.add_session(text, jsonb);
 DROP FUNCTION holdfast.add_agent(text, jsonb);
 DROP FUNCTION holdfast.lock_tenant(text, boolean);
+DROP FUNCTION holdfast.seal_tenant(text, text, text);
+DROP TRIGGER sessions_are_sealed ON holdfast.sessions;
+DROP FUNCTION holdfast.refuse_plaintext();
 DROP FUNCTION holdfast.durably();
 DROP FUNCTION holdfast.checkpoint_state(uuid);
 DROP FUNCTION holdfast.resolve_refs(jsonb, jsonb[]);
@@ -1429,6 +1493,7 @@ DROP FUNCTION holdfast.live_digests(text, xid, text[], text, timestamptz);
 DROP FUNCTION holdfast.chunk_closure(text, bytea);
 DROP FUNCTION holdfast.refs_in(bytea);
 DROP FUNCTION holdfast.as_tenant(text);
+DROP TABLE holdfast.sealing;
 DROP TABLE holdfast.workspace_packs;
 DROP TABLE holdfast.session_logs;
 DROP TABLE holdfast.effects;

@@ -213,6 +213,20 @@ CREATE TABLE workspace_packs (
     PRIMARY KEY (tenant, commit_id)
 ) STRICT;
 
+-- Whose rows are sealed, and the proof of the key. Plain text does not get in beside them.
+CREATE TABLE sealing (
+    tenant    TEXT PRIMARY KEY NOT NULL,
+    seal      TEXT NOT NULL,
+    sealed_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'))
+) STRICT;
+
+CREATE TRIGGER sessions_are_sealed BEFORE INSERT ON sessions
+WHEN EXISTS (SELECT 1 FROM sealing WHERE sealing.tenant = NEW.tenant)
+    AND instr(coalesce(NEW.metadata, ''), '$sealed') = 0
+BEGIN
+    SELECT RAISE(ABORT, 'this store was sealed, and the session was written without the key');
+END;
+
 CREATE TABLE schema_migrations (
     version    INTEGER PRIMARY KEY NOT NULL,
     checksum   TEXT NOT NULL,
@@ -221,6 +235,8 @@ CREATE TABLE schema_migrations (
 
 -- DOWN
 
+DROP TRIGGER sessions_are_sealed;
+DROP TABLE sealing;
 DROP TABLE workspace_packs;
 DROP TABLE session_logs;
 DROP TABLE effects;

@@ -1,0 +1,101 @@
+"""Rings of keys: how they are written, where they come from, and that they are read again."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from holdfast import SessionManager
+from holdfast.crypto import KeyRing, keys_from
+from holdfast.crypto.envelope import Envelopes
+from holdfast.errors import InvalidConfiguration, InvalidKey, KeyRequired, SealBroken
+from holdfast.stores import open_store
+from holdfast.stores.sealed import SealedStore
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+
+
+def test_a_ring_is_a_text_and_comes_back() -> None:
+    ring = KeyRing.new().rotated()
+    again = KeyRing.parse(f"# for people: not an entry\n{ring.text()}")
+    assert (again.keys, again.names, again.current) == (ring.keys, ring.names, ring.current)
+    assert list(again.keys) == list(ring.keys)
+    in_one_line = ",".join(ring.text().split())
+    assert KeyRing.parse(in_one_line).keys == ring.keys
+
+
+def test_a_ring_never_shows_its_keys() -> None:
+    ring = KeyRing.new()
+    for key in (*ring.keys.values(), ring.names):
+        assert base64.b64encode(key).decode() not in repr(ring)
+        assert repr(key) not in repr(ring)
+
+
+@pytest.mark.parametrize("digits", [KEY, KEY.rstrip("="), KEY.replace("+", "-").replace("/", "_")])
+def test_base64_is_read_in_either_alphabet(digits: str) -> None:
+    assert KeyRing.parse(f"a:{digits} names:{digits}").keys == {"a": bytes(range(32))}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no key"),
+        (f"names:{KEY}", "no key"),
+        (f"a:{KEY}", "no entry 'names'"),
+        (f"{KEY} names:{KEY}", "entry 1"),
+        (f"A!:{KEY} names:{KEY}", "entry 1"),
+        (f"a:{KEY} a:{KEY} names:{KEY}", "twice"),
+        (f"a:c2hvcnQ= names:{KEY}", "'a'"),
+        (f"a:*** names:{KEY}", "'a'"),
+    ],
+    ids=["empty", "no key", "no names", "no id", "odd id", "twice", "short", "no base64"],
+)
+def test_what_is_no_ring_is_refused_without_being_shown(text: str, says: str) -> None:
+    with pytest.raises(InvalidKey, match=says) as refused:
+        KeyRing.parse(text)
+    assert KEY not in str(refused.value)
+
+
+def test_the_environment_seals_every_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys"
+    file.write_text(KeyRing.new().text())
+    monkeypatch.setenv("HOLDFAST_KEY_FILE", str(file))
+    with SessionManager.open(workspace=False) as manager:
+        assert isinstance(manager.store, SealedStore)
+        session = manager.create_session(agent_type="t", task_description="secret")
+        session.save_checkpoint("one", state={"a": 1})
+    monkeypatch.delenv("HOLDFAST_KEY_FILE")
+    with pytest.raises(KeyRequired):
+        SessionManager.open(workspace=False)
+    monkeypatch.setenv("HOLDFAST_KEY", file.read_text())
+    with SessionManager.open(workspace=False) as manager:
+        assert manager.get_session(session.id).load_checkpoint("one").state == {"a": 1}
+    monkeypatch.setenv("HOLDFAST_KEY_FILE", str(file))
+    with pytest.raises(InvalidConfiguration, match="not both"):
+        SessionManager.open(workspace=False)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"nothing"], ids=["none", "binary", "text"])
+def test_a_file_without_keys_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "keys"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidKey, match="keys"):
+        open_store("memory:", keys=path)
+    with pytest.raises(InvalidKey):
+        open_store("memory:", keys="k:text")  # type: ignore[arg-type]
+
+
+def test_a_new_key_is_found_while_running(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    before = KeyRing.new()
+    path.write_text(before.text())
+    running = Envelopes(keys_from(path))
+    after = before.rotated()
+    sealed = Envelopes(keys_from(lambda: after)).seal(b"new", "x", "default")
+    with pytest.raises(SealBroken, match=after.current):
+        running.open(sealed, "x", "default")
+    path.write_text(after.text())
+    assert running.open(sealed, "x", "default") == b"new"
+    # From then on it seals with the new one too.
+    assert after.current.encode() in running.seal(b"next", "x", "default")
