@@ -22,6 +22,7 @@ from typing import Any, Final
 import apsw
 
 from holdfast.errors import NotADatabase, StoreUnavailable
+from holdfast.ids import is_uuid
 from holdfast.model import EffectRecord
 from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
@@ -141,9 +142,10 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
         insert = SQL["sqlite.salvage.add"].format(table=table, columns=names, values=marks)
         taken = lost = 0
         times = [at for at, column in enumerate(columns) if column.endswith(_TIMES)]
+        agents = [at for at, column in enumerate(columns) if column == "agent_id"]
         for row in _rows(damaged, table, names, _indexes(connection, table)):
             try:
-                if row is None or not all(_is_time(row[at]) for at in times):
+                if row is None or not _makes_sense(row, times, agents):
                     lost += 1
                     continue
                 connection.execute(insert, row)
@@ -157,8 +159,15 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
     _make_whole(connection, found)
 
 
+def _makes_sense(row: tuple[Any, ...], times: list[int], agents: list[int]) -> bool:
+    """Whether a row has times and agents where it should: the database itself does not look."""
+    return all(_is_time(row[at]) for at in times) and all(
+        isinstance(row[at], str) and is_uuid(row[at]) for at in agents
+    )
+
+
 def _is_time(value: Any) -> bool:
-    """Whether a column that has a time, or nothing, has one: the database itself does not look."""
+    """Whether a column that has a time, or nothing, has one."""
     try:
         return value is None or datetime.fromisoformat(value).tzinfo is not None
     except (TypeError, ValueError):
