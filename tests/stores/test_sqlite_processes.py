@@ -101,6 +101,26 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(tmp_path: Path) -> 
     check_integrity(path)
 
 
+def test_a_writer_that_waits_for_another_process_can_be_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    SqliteStore(path).close()
+    writer = start(path, "session", "worker", 60)
+    assert writer.stdout is not None
+    assert writer.stdout.readline()
+    # The database file may be opened by one library only in a process.
+    holder = apsw.Connection(str(path))
+    holder.set_busy_timeout(30_000)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        writer.send_signal(signal.SIGINT)
+        _, err = writer.communicate(timeout=20)
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+    assert b"KeyboardInterrupt" in err
+    check_integrity(path)
+
+
 @pytest.mark.row("S1-92")
 def test_each_session_may_have_a_database_of_its_own(tmp_path: Path) -> None:
     for number in range(3):

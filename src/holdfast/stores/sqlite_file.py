@@ -2,7 +2,7 @@
 
 Connections are pooled, not bound to threads: a thread borrows one for the length of a method, and a
 process that works in one thread opens only one. Writers of one process queue at a lock before they
-reach SQLite, so the file's own lock, which is polled, is contended between processes only.
+reach SQLite, so the file's own lock is contended, and polled, between processes only.
 
 Three properties of POSIX locks shape this module. They vanish when *any* descriptor of the file is
 closed, so nothing here opens the database but SQLite itself. They do not survive a fork while
@@ -49,6 +49,10 @@ FORK_PATIENCE: Final = 5.0
 # Each costs descriptors and a cache; more threads than this rarely read at the same moment.
 IDLE_CONNECTIONS: Final = 8
 SMALLEST_PAGE: Final = 512
+# Seconds between two looks at a lock that another process holds: at first, and later.
+POLL_OFTEN: Final = 0.001
+POLL_SELDOM: Final = 0.01
+OFTEN: Final = 0.5
 
 SQL: Final = queries("sqlite")
 
@@ -125,12 +129,12 @@ class DatabaseFile:
     def _empty_log(self, connection: apsw.Connection) -> None:
         # The log still has the erased pages as they were. Readers may hold it for a moment; the
         # next one who empties it will succeed.
-        connection.set_busy_timeout(1000)
+        wait_for_locks(connection, 1.0)
         try:
             with suppress(apsw.BusyError):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
-            connection.set_busy_timeout(int(self._busy_timeout * 1000))
+            wait_for_locks(connection, self._busy_timeout)
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` in a write transaction; its effects are durable when this returns."""
@@ -235,7 +239,7 @@ class DatabaseFile:
                 # for shared memory, one can tell.
                 connection = self.connect()
                 try:
-                    connection.set_busy_timeout(0)
+                    wait_for_locks(connection, 0)
                     connection.pragma("locking_mode", "EXCLUSIVE")
                     connection.execute(SQL["sqlite.begin"])
                     if connection.pragma("application_id") != APPLICATION_ID:
@@ -308,7 +312,7 @@ class DatabaseFile:
                 flags=apsw.SQLITE_OPEN_READWRITE,
                 statementcachesize=CACHED_STATEMENTS,
             )
-        connection.set_busy_timeout(int(self._busy_timeout * 1000))
+        wait_for_locks(connection, self._busy_timeout)
         return connection
 
     def _patiently(self, work: Callable[[], None]) -> None:
@@ -354,6 +358,29 @@ class DatabaseFile:
         self._new_locks()
         self._idle = []
         self._borrowed = 0
+
+
+def wait_for_locks(connection: apsw.Connection, seconds: float) -> None:
+    """Let a connection wait so long for locks that others hold.
+
+    SQLite's own way is to sleep longer each time, up to a tenth of a second. Among many writers most
+    sleep while the lock is free, and some for seconds; asking often, all get it in a while. Only
+    who has waited for long asks less often, so that a crowd does not spend its time with asking.
+    """
+    began = 0.0
+
+    def is_worth_asking_again(times: int) -> bool:
+        nonlocal began
+        now = time.monotonic()
+        if not times:
+            began = now
+        waited = now - began
+        if waited >= seconds:
+            return False
+        time.sleep(min(POLL_OFTEN if waited < OFTEN else POLL_SELDOM, seconds - waited))
+        return True
+
+    connection.set_busy_handler(is_worth_asking_again)
 
 
 def refuse_foreign(connection: apsw.Connection, url: str) -> None:
