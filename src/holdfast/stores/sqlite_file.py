@@ -313,6 +313,7 @@ class DatabaseFile:
                 statementcachesize=CACHED_STATEMENTS,
             )
         wait_for_locks(connection, self._busy_timeout)
+        distrust(connection)
         return connection
 
     def _patiently(self, work: Callable[[], None]) -> None:
@@ -398,10 +399,16 @@ def refuse_foreign(connection: apsw.Connection, url: str) -> None:
         raise NotADatabase(f"{url}: the file belongs to another program. {ADVICE[NotADatabase]}")
 
 
-def prepare(connection: apsw.Connection) -> None:
-    """Give a connection to one of our databases the settings that everything relies on."""
+def distrust(connection: apsw.Connection) -> None:
+    """Let nothing that stands in the file decide what a statement does: it may come from strangers."""
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    # We have none. One with the name of a table of ours could compute without end.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+
+
+def prepare(connection: apsw.Connection) -> None:
+    """Give a connection to one of our databases the settings that everything relies on."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
     # Otherwise SQLite looks at the values of parameters and plans many statements at every use.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

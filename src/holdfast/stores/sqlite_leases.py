@@ -15,7 +15,7 @@ from holdfast.stores.checks import check_fence, check_filter, check_lease, check
 from holdfast.stores.rules import lease_busy, lease_clock, lease_expired, lease_lost
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
 from holdfast.stores.sqlite_file import SQL
-from holdfast.stores.sqlite_rows import Row, stamp
+from holdfast.stores.sqlite_rows import Row, moment, stamp
 
 
 class SqliteLeases(SqliteAccess):
@@ -33,14 +33,14 @@ class SqliteLeases(SqliteAccess):
             if not found:
                 raise SessionNotFound(f"no session has the id {session_id!r}")
             _, _, token, holder, clock, since, expires_at = found[0]
-            moment = self._now()
+            now = self._now()
             if holder != owner:
                 if holder is not None and token != over:
                     lease = self._lease((session_id, holder, token, since, expires_at, clock))
                     if not lease.expired:
                         raise lease_busy(lease)
-                token, since = token + 1, stamp(moment)
-            values = (owner, token, since, *self._expiry(moment, ttl))
+                token, since = token + 1, stamp(now)
+            values = (owner, token, since, *self._expiry(now, ttl))
             connection.execute(SQL["sqlite.leases.set"], (*values, self.tenant, session_id))
             return self._lease((session_id, *values))
 
@@ -115,9 +115,9 @@ class SqliteLeases(SqliteAccess):
 
         return self._file.write(interrupt)
 
-    def _expiry(self, moment: datetime, ttl: timedelta) -> tuple[str, str]:
+    def _expiry(self, now: datetime, ttl: timedelta) -> tuple[str, str]:
         """Return when a lease that begins now expires: for people, and for the clock that decides."""
-        return stamp(moment + ttl), lease_clock(self._uptime(), ttl)
+        return stamp(now + ttl), lease_clock(self._uptime(), ttl)
 
     def _lease(self, row: Row) -> Lease:
         session_id, owner, token, since, expires_at, clock = row
@@ -125,8 +125,8 @@ class SqliteLeases(SqliteAccess):
             session_id,
             owner,
             token,
-            datetime.fromisoformat(since),
-            datetime.fromisoformat(expires_at),
+            moment(since),
+            moment(expires_at),
             lease_expired(clock, self._uptime()),
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import apsw
 import orjson
 
-from holdfast.errors import PackMissing
+from holdfast.errors import PackMissing, StateCorrupt
 from holdfast.model import PackReport, WorkspacePack
 from holdfast.stores.checks import check_commit, check_pack
 from holdfast.stores.rules import (
@@ -124,4 +124,7 @@ class SqlitePacks(SqliteAccess):
 
 
 def _needs_in(found: list[Row]) -> dict[str, tuple[str, ...]]:
-    return {row[0]: tuple(orjson.loads(row[1])) for row in found}
+    try:
+        return {row[0]: tuple(orjson.loads(row[1])) for row in found}
+    except (TypeError, ValueError) as error:
+        raise StateCorrupt(f"a workspace pack cannot be understood ({error})") from error

@@ -6,6 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from holdfast.errors import StateCorrupt
 from holdfast.model import (
     AgentRecord,
     CheckpointRecord,
@@ -31,8 +32,23 @@ def stamp_given(moment: datetime | None, what: str) -> str | None:
     return None if moment is None else stamp(as_utc(moment, what))
 
 
+def moment(text: str) -> datetime:
+    """Return a stored moment. Raises `StateCorrupt`: SQLite does not look at what it keeps."""
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise _odd(error) from error
+
+
 def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    return None if text is None else moment(text)
+
+
+def _odd(error: Exception) -> StateCorrupt:
+    return StateCorrupt(
+        f"a row cannot be understood ({error}). Nothing was changed; holdfast doctor --salvage saves "
+        f"the others into a new file"
+    )
 
 
 def _document(text: str | None) -> dict[str, Any] | None:
@@ -72,13 +88,16 @@ def checkpoint(row: Row) -> CheckpointRecord:
     values[18] = row[18] == 1
     values[20] = row[20] == 1
     values[21] = row[21] == 1
-    if row[22] is not None:
-        values[22] = datetime.fromisoformat(row[22])
+    try:
+        if row[22] is not None:
+            values[22] = datetime.fromisoformat(row[22])
+        values[24] = datetime.fromisoformat(row[24])
+        if row[25] is not None:
+            values[25] = datetime.fromisoformat(row[25])
+    except (TypeError, ValueError) as error:
+        raise _odd(error) from error
     if row[23] is not None:
         values[23] = load_document(row[23])
-    values[24] = datetime.fromisoformat(row[24])
-    if row[25] is not None:
-        values[25] = datetime.fromisoformat(row[25])
     # A frozen dataclass sets its fields by name, one slow call each; their slots are set at once.
     record = object.__new__(CheckpointRecord)
     for set_slot, value in zip(_CHECKPOINT_SLOTS, values, strict=True):

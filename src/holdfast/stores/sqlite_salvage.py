@@ -24,7 +24,7 @@ import apsw
 from holdfast.errors import NotADatabase, StoreUnavailable
 from holdfast.ids import is_uuid
 from holdfast.model import EffectRecord
-from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile
+from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, distrust
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
 
 # In the order in which they refer to each other.
@@ -40,6 +40,8 @@ TABLES: Final = (
 )
 # What a page of 4 KB can hold at most, of rows without content: bounds the search for the last one.
 _ROWS_PER_PAGE: Final = 200
+# A number of a row may be anything; what cannot be read after so many attempts is given up.
+_MOST_FAILURES: Final = 100_000
 # How the names of columns with times end.
 _TIMES: Final = ("_at", "_until", "_since")
 
@@ -107,8 +109,7 @@ def _open_damaged(copy: Path, name: str) -> apsw.Connection:
     """Open a copy; a log that cannot be used is left aside, since the file before it may be whole."""
     for attempt in ("with its log", "without"):
         connection = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
-        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        distrust(connection)
         connection.pragma("cell_size_check", True)
         try:
             if connection.pragma("application_id") != APPLICATION_ID:
@@ -187,12 +188,17 @@ def _rows(
     read = SQL["sqlite.salvage.rows"].format(table=table, columns=names)
     known = _row_ids(damaged, table, indexes)
     ranges = [(1, _last_row(damaged, table))]
-    while ranges:
+    failures = 0
+    while ranges and failures < _MOST_FAILURES:
         first, last = ranges.pop()
         try:
             rows = damaged.execute(read, (first, last)).fetchall()
+        except apsw.SQLError:
+            # It is not the rows: the table is none of ours, or has other columns.
+            return
         except (apsw.Error, UnicodeDecodeError):
-            if first == last:
+            failures += 1
+            if first >= last:
                 # Where an index knows the row it was there; elsewhere it may never have been.
                 if first in known:
                     yield None

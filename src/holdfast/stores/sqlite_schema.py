@@ -7,6 +7,7 @@ is held: the copy is the state that the migration started from.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import apsw
 from holdfast.durable import sync_directory
 from holdfast.errors import NotADatabase, SchemaMissing
 from holdfast.model import utc_now
-from holdfast.sql import migrations
+from holdfast.sql import Migration, migrations
 from holdfast.stores.migrate import pending, require_current
 from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, prepare
 from holdfast.stores.sqlite_rows import Row, stamp
@@ -28,7 +29,9 @@ def check_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
             f"{file.url} is empty. Nothing was changed: run holdfast init, or open it with "
             f"ensure_schema=True"
         )
-    require_current(migrations("sqlite"), _applied(connection), file.url)
+    applied = _applied(connection)
+    require_current(migrations("sqlite"), applied, file.url)
+    _refuse_strange(connection, file, applied)
     _use_log(connection)
     prepare(connection)
 
@@ -42,7 +45,9 @@ def ensure_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
         # A property of the file that can be chosen only before its first page.
         connection.pragma("auto_vacuum", "INCREMENTAL")
     else:
-        missing = pending(migrations("sqlite"), _applied(connection), file.url)
+        applied = _applied(connection)
+        missing = pending(migrations("sqlite"), applied, file.url)
+        _refuse_strange(connection, file, applied)
     _use_log(connection)
     prepare(connection)
     if not fresh and not missing:
@@ -58,6 +63,40 @@ def ensure_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
             connection.execute(SQL["sqlite.rollback"])
         raise
     connection.pragma("foreign_keys", True)
+
+
+def _refuse_strange(
+    connection: apsw.Connection, file: DatabaseFile, applied: Mapping[int, str]
+) -> None:
+    """Raise for a trigger that is not ours, or a table with the name of ours that is another.
+
+    Either could undo what a write acknowledges, or have a read find what was never written. Views and
+    tables of somebody else's are none of our business.
+    """
+    steps = [step for step in migrations("sqlite") if step.version in applied]
+    found: list[Row] = connection.execute(SQL["sqlite.objects"]).fetchall()
+    # Most often every text stands in a migration as it is, and nothing has to be compared.
+    if all(isinstance(text, str) and any(text in step.up for step in steps) for *_, text in found):
+        return
+    ours = _objects(steps)
+    for kind, name, text in found:
+        if ours.get(name, (kind, text)) != (kind, text) or (kind == "trigger" and name not in ours):
+            raise NotADatabase(
+                f"{file.url} has the {kind} {name!r:.80}, which Holdfast did not make like this. Nothing "
+                f"was changed: undo that, or save what the file holds with holdfast doctor --salvage"
+            )
+
+
+def _objects(steps: Iterable[Migration]) -> dict[str, tuple[str, str]]:
+    """Return what migrations make, by name: its kind and its text."""
+    reference = apsw.Connection(":memory:")
+    try:
+        for step in steps:
+            reference.execute(step.up)
+        made: list[Row] = reference.execute(SQL["sqlite.objects"]).fetchall()
+        return {name: (kind, text) for kind, name, text in made}
+    finally:
+        reference.close()
 
 
 def _use_log(connection: apsw.Connection) -> None:

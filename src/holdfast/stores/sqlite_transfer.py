@@ -25,7 +25,7 @@ from holdfast.stores.sqlite_access import all_rows, hex_list
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
 from holdfast.stores.sqlite_effects import SqliteEffects
 from holdfast.stores.sqlite_file import SQL
-from holdfast.stores.sqlite_rows import Row, stamp_given
+from holdfast.stores.sqlite_rows import Row, moment, stamp_given
 
 _ALL: Final = -1
 _ASKED_AT_ONCE: Final = 10_000
@@ -61,7 +61,7 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
                 session=session,
                 agents=self._agents_above(connection, session.agent_id),
                 checkpoints=tuple(reversed(checkpoints)),
-                consumed={id_: datetime.fromisoformat(at) for id_, at in consumed},
+                consumed={id_: moment(at) for id_, at in consumed},
                 writes=tuple(map(_write_copy, writes)),
                 effects=tuple(map(rows.effect, effects)),
                 logs=tuple(map(rows.log, logs)),
@@ -223,4 +223,4 @@ def _session_row(copy: SessionCopy) -> Row:
 def _write_copy(row: Row) -> WriteCopy:
     namespace, created_at, *rest = row
     values: Any = (*rest[:5], Payload(*rest[5:]))
-    return WriteCopy(namespace, WriteRecord(*values), datetime.fromisoformat(created_at))
+    return WriteCopy(namespace, WriteRecord(*values), moment(created_at))

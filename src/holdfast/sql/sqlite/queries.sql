@@ -348,6 +348,10 @@ ROLLBACK;
 -- name: sqlite.tables
 SELECT name FROM sqlite_schema;
 
+-- name: sqlite.objects
+SELECT type, name, sql FROM sqlite_schema
+WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite#_%' ESCAPE '#';
+
 -- name: sqlite.foreign_key_check
 PRAGMA foreign_key_check;
 
