@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+SECONDS ?= 60
 ARGS ?=
 
 VENV := .venv
@@ -13,6 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 PLAIN := $(VENV)/.plain
 DEV := $(VENV)/.dev
 BENCH := $(VENV)/.bench
+FUZZ := $(VENV)/.fuzz
 # Frameworks whose pins conflict: an environment for each, as tests/frameworks/<name>/constraints.txt says.
 FRAMEWORKS ?= $(notdir $(patsubst %/,%,$(dir $(wildcard tests/frameworks/*/constraints.txt))))
 FRAMEWORK_VENVS := .venv-frameworks
@@ -22,7 +24,7 @@ INPUTS := pyproject.toml constraints.txt
 AGENTS_NPM := $(CURDIR)/.agents-npm
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-frameworks test-agents lint format check acceptance faults bench clean
+.PHONY: help venv demo test test-frameworks test-agents lint format check acceptance faults fuzz bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -62,11 +64,14 @@ acceptance: $(DEV) ## run all tests, long drills too, and print every requiremen
 faults: $(DEV) ## the fault drills at full size: power cuts, failing disks, killed servers, lost answers
 	$(PYTEST) tests/faults $(ARGS)
 
+fuzz: $(FUZZ) ## fuzz every decoder, SECONDS=60 each; ARGS names some (needs Linux or macOS)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+
 bench: $(BENCH) ## measure Holdfast and its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv, caches and reports
-	rm -rf $(VENV) $(FRAMEWORK_VENVS) $(AGENTS_NPM) build dist .coverage .coverage.* .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FRAMEWORK_VENVS) $(AGENTS_NPM) build dist .coverage .coverage.* .fuzz .hypothesis .import_linter_cache
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -83,6 +88,11 @@ $(DEV): $(INPUTS) | $(BIN)/python
 	@echo "Installing holdfast and the development tools into $(VENV) (about a minute the first time)"
 	@$(PIP_INSTALL) -e '.[dev,postgres]'
 	@touch $@ $(PLAIN)
+
+$(FUZZ): $(DEV)
+	@echo "Installing the fuzzer into $(VENV)"
+	@$(PIP_INSTALL) -e '.[fuzz]'
+	@touch $@
 
 $(BENCH): $(INPUTS) | $(BIN)/python
 	@echo "Installing holdfast and the systems it is measured against into $(VENV)"

@@ -322,7 +322,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        # Not every number that is too long, nor what is nested too deeply, is an error of the parser.
         raise InvalidConfiguration(f"{path} cannot be read: {error}") from None
     unknown = settings.keys() - _KNOWN
     retention = settings.get("retention", {})

@@ -82,7 +82,7 @@ def _entry(line: str) -> Entry:
         values = json.loads(line)
         known = {name: values[name] for name in _FIELDS if name in values}
         entry = Entry(**known)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return Entry(at="", message=line)
     return entry if _well_formed(known) else Entry(at="", message=line)
 

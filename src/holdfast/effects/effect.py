@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, NoReturn
 from uuid import UUID, uuid5
 
-from holdfast.errors import EffectFailed, EffectUnknown, ResultNotStorable
+from holdfast.errors import EffectFailed, EffectUnknown, ResultNotStorable, StateCorrupt
 from holdfast.model import EffectRecord, EffectStatus, NewEffect
 from holdfast.state import decode_state
 from holdfast.stores.base import Store
@@ -134,7 +134,10 @@ def recorded_result(record: EffectRecord, store: Store) -> Any:
         refuse(record)
     if record.payload is None:
         raise ResultNotStorable(without_result(shown(record), (record.error or {}).get("message")))
-    return decode_state(record.payload, store.read_chunks, cache=store.cache).state[RESULT]
+    found = decode_state(record.payload, store.read_chunks, cache=store.cache).state
+    if RESULT not in found:
+        raise StateCorrupt(f"what is stored for the step {shown(record)} is no result of one")
+    return found[RESULT]
 
 
 def shown(effect: NewEffect | EffectRecord) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import AGENTS_DIR, CONFIG_FILE, Config, HookSettings, load_config
+from holdfast.errors import SnapshotCorrupt
 from holdfast.hooks import events
 from holdfast.hooks.agents import EDITS, READS
 from holdfast.hooks.briefing import brief_of
@@ -244,5 +245,6 @@ class _Acting:
         path = Path(self.desk.root, AGENTS_DIR, "workspace.git", "last.json")
         try:
             return remember(self.desk.root, json.loads(path.read_bytes()))
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError, SnapshotCorrupt):
+            # A note of somebody else's making: the next process has to look for itself.
             return None

@@ -72,7 +72,7 @@ class Folder:
             if entry.name.startswith(_MAKING):
                 shutil.rmtree(entry.path)
                 continue
-            with suppress(OSError, ValueError, AttributeError):
+            with suppress(OSError, ValueError, AttributeError, RecursionError):
                 mark = json.loads(Path(entry.path, _MARK).read_bytes())
                 if mark.get("session") == self._session_id:
                     found[entry.name] = str(mark.get("checkpoint"))

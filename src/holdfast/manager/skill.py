@@ -97,7 +97,7 @@ def _read_installed(target: Path) -> dict[str, str]:
     try:
         found = json.loads((target / _INSTALLED).read_bytes())["files"]
         return {str(name): str(digest) for name, digest in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

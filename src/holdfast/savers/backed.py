@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.errors import CheckpointNotFound, InvalidFilter, InvalidIdentifier
+from holdfast.errors import CheckpointNotFound, InvalidFilter, InvalidIdentifier, StateCorrupt
 from holdfast.ids import is_uuid, new_id
 from holdfast.model import (
     CheckpointQuery,
@@ -281,16 +281,16 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         )
 
     def _values(self, writes: Iterable[WriteRecord]) -> Any:
-        return [
-            (
-                write.task_id,
-                write.channel,
-                decode_state(write.payload, self._store.read_chunks, cache=self._store.cache).state[
-                    _VALUE
-                ],
+        return [(write.task_id, write.channel, self._value(write)) for write in writes]
+
+    def _value(self, write: WriteRecord) -> Any:
+        read_chunks, cache = self._store.read_chunks, self._store.cache
+        found = decode_state(write.payload, read_chunks, cache=cache).state
+        if _VALUE not in found:
+            raise StateCorrupt(
+                f"what is stored for task {write.task_id!r} and channel {write.channel!r} is no write"
             )
-            for write in writes
-        ]
+        return found[_VALUE]
 
 
 def list_threads(store: Store) -> Sequence[ThreadInfo]:

@@ -102,7 +102,7 @@ class Details:
                 excludes=document["excludes"],
                 included=list(document.get("included", ())),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise SnapshotCorrupt(f"the snapshot's details cannot be read: {error}") from None
 
 

@@ -22,7 +22,7 @@ class Notes:
         """Return a document, empty when it is missing or unreadable."""
         try:
             note = json.loads((self._folder / name).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return note if isinstance(note, dict) else {}
 

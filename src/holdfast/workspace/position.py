@@ -231,15 +231,3 @@ def copy_objects(
     """Give one repository objects of another."""
     pack = source.run("pack-objects", "--stdout", "-q", stdin=lines(names), deadline=deadline)
     target.run("unpack-objects", "-q", stdin=pack, deadline=deadline)
-
-
-def to_document(position: Position | None) -> dict[str, Any] | None:
-    """Return a position as plain values for the journal."""
-    if position is None:
-        return None
-    return {"head": position.head, "commit": position.commit, "extra": position.extra}
-
-
-def from_document(document: dict[str, Any] | None) -> Position | None:
-    """Read a position from the journal."""
-    return Position(**document) if document is not None else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,9 +32,10 @@ from holdfast.workspace.base import MB, Change, Limits, RestoreReport, Skipped, 
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between
 from holdfast.workspace.details import Details
+from holdfast.workspace.journal import JOURNAL, Journal
 from holdfast.workspace.mover import Move, Mover, forget_announcement
 from holdfast.workspace.plan import Keep, Plan, Side, make_plan
-from holdfast.workspace.position import Position, from_document, to_document
+from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import NO_ROOM
 from holdfast.workspace.repository import Repository
@@ -45,9 +45,7 @@ Before: TypeAlias = Callable[[Snapshot], Mapping[str, Any] | None]
 # Called with the snapshot of the result, while the journal still stands.
 After: TypeAlias = Callable[[Snapshot], None]
 
-JOURNAL: Final = "journal.json"
 SAFETY_GROUP: Final = "safety"
-_NAME: Final = re.compile("[0-9A-Za-z_-]{1,100}")
 # What is to be written is kept from its check until then, up to so many bytes.
 _IN_MEMORY: Final = 64 * MB
 _MOVED_SINCE: Final = Skipped(
@@ -105,11 +103,10 @@ class Restore:
         old = _position(now)
         new = _position(self._target) if mover else None
         tip = mover.tip() if mover else None
-        self._store.notes.write(
-            JOURNAL,
-            _journal(self._mark, safety, self._target, plan, old, new, tip, purpose),
-            durable=True,
+        journal = Journal(
+            self._mark, safety.commit, self._target.commit, plan, old, new, tip, purpose
         )
+        self._store.notes.write(JOURNAL, journal.to_document(), durable=True)
         try:
             done = plan.without(Applier(self._store, self._mark).carry_out(plan, contents))
             move = mover.move(_backup_label(self._mark)) if mover else None
@@ -267,19 +264,9 @@ def finish_interrupted(
         if repository is not None:
             forget_announcement(repository)
         return None
-    journal = store.notes.read(JOURNAL)
-    try:
-        plan = Plan.from_document(journal["plan"])
-        mark, safety, target = journal["mark"], journal["safety"], journal["target"]
-        new = from_document(journal["new"])
-        old, tip = from_document(journal["old"]), journal.get("tip")
-        purpose = journal.get("purpose")
-        _check_names(mark, *([purpose["id"]] if purpose is not None else ()))
-    except (KeyError, TypeError, ValueError, AttributeError, SnapshotCorrupt):
-        raise RestoreFailed(
-            f"{store.home / JOURNAL} cannot be read, so an interrupted restore cannot be finished. "
-            "The snapshots are intact; remove that file and roll back again"
-        ) from None
+    journal = Journal.read(store.home)
+    plan, mark, purpose = journal.plan, journal.mark, journal.purpose
+    old, new, tip = journal.old, journal.new, journal.tip
     applier = Applier(store, mark)
     try:
         put_back = applier.clean_up(plan)
@@ -318,8 +305,8 @@ def finish_interrupted(
     if repository is not None:
         forget_announcement(repository)
     return RestoreReport(
-        target=target,
-        safety=safety,
+        target=journal.target,
+        safety=journal.safety,
         landed=None,
         changes=tuple(left.changes),
         conflicts=tuple(left.conflicts),
@@ -327,13 +314,6 @@ def finish_interrupted(
         commits=move.commits if move else (),
         backup=move.backup if move else None,
     )
-
-
-def _check_names(*names: str) -> None:
-    """Refuse what becomes a part of a file's name and could lead elsewhere."""
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise ValueError(name)
 
 
 def finished_note(purpose_id: str) -> str:
@@ -421,28 +401,6 @@ def _folders(plan: Plan) -> tuple[Change, ...]:
     come = [one for one in new - old if not any(path.startswith(f"{one}/") for path in emptied)]
     found = [*(Change(one, "deleted") for one in gone), *(Change(one, "added") for one in come)]
     return tuple(sorted(found, key=lambda one: one.path))
-
-
-def _journal(
-    mark: str,
-    safety: Snapshot,
-    target: Side,
-    plan: Plan,
-    old: Position | None,
-    new: Position | None,
-    tip: str | None,
-    purpose: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    return {
-        "purpose": dict(purpose) if purpose is not None else None,
-        "mark": mark,
-        "safety": safety.commit,
-        "target": target.commit,
-        "plan": plan.to_document(),
-        "old": to_document(old),
-        "new": to_document(new),
-        "tip": tip,
-    }
 
 
 def _except_for(conflicts: Sequence[Skipped]) -> str:

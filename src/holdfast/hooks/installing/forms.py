@@ -120,7 +120,10 @@ class Plugin:
         if text is None or not text.startswith(_FIRST_LINE):
             return None
         found = _PROGRAM.search(text)
-        return shlex.join(json.loads(found[1])) if found is not None else self.agent.name
+        try:
+            return shlex.join(json.loads(found[1])) if found is not None else self.agent.name
+        except (ValueError, TypeError, RecursionError):
+            raise NotOurs("the program in it cannot be read; remove the file first") from None
 
     def missing(self, text: str | None) -> tuple[str, ...]:
         """See `Form`."""

@@ -20,7 +20,6 @@ _COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _SCALAR: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _INDENT: Final = re.compile(r"\n([ \t]*)$")
-_BEFORE: Final = re.compile(r"(?:\r?\n)?[ \t]*$")
 _DEEPEST: Final = 200
 
 
@@ -112,7 +111,10 @@ class _Reader:
         found = _SCALAR.match(self.text, at)
         if found is None:
             raise self.error(at, "a value is expected")
-        return Scalar(at, found.end(), json.loads(found[0]))
+        try:
+            return Scalar(at, found.end(), json.loads(found[0]))
+        except ValueError:
+            raise self.error(at, "the number has more digits than can be read") from None
 
     def _string(self, at: int) -> Scalar:
         found = _STRING.match(self.text, at)
@@ -169,14 +171,24 @@ def replace(text: str, old: Value, new: Any) -> str:
 
 def remove(text: str, inside: Container, entry: Entry) -> str:
     """Return the text without an entry of a container."""
-    before = _BEFORE.search(text[: entry.start])
-    start = before.start() if before else entry.start
+    start = _line_start(text, entry.start)
     if entry.comma is not None:
         return text[:start] + text[entry.end : entry.comma] + text[entry.comma + 1 :]
     commas = [one.comma for one in inside.entries if one.comma is not None]
     if not commas:
         return text[:start] + text[entry.end :]
     return text[: commas[-1]] + text[commas[-1] + 1 : start] + text[entry.end :]
+
+
+def _line_start(text: str, at: int) -> int:
+    """Return where the blanks before a place begin, and the end of the line before them."""
+    # Not by an expression: tried at every blank of a long run of them, it takes time without end.
+    start = len(text[:at].rstrip(" \t"))
+    for character in ("\n", "\r"):
+        if not text.endswith(character, 0, start):
+            break
+        start -= 1
+    return start
 
 
 def _insert(text: str, inside: Container, name: str, value: Any) -> str:

@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import quote
 
-from holdfast.errors import InvalidUrl, MissingExtra, NotADatabase, StoreUnavailable
+from holdfast.errors import (
+    InvalidUrl,
+    MissingExtra,
+    NotADatabase,
+    StateCorrupt,
+    StoreUnavailable,
+)
 from holdfast.integrations.langgraph.peer_values import PeerValues
 from holdfast.sql import queries
 
@@ -80,6 +86,10 @@ class SqliteSource:
                 flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
             )
             self._connection.set_busy_timeout(10_000)
+            # What somebody wrote into the file's schema calls nothing here.
+            self._connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+            self._connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+            self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
             # One view of it, whatever is written meanwhile.
             self._connection.execute("BEGIN")
             columns = {column for (column,) in self._all("langgraph.columns")}
@@ -104,31 +114,36 @@ class SqliteSource:
 
     def threads(self) -> Mapping[str, int]:
         """Return the number of checkpoints of each thread."""
-        return dict(self._all("langgraph.threads"))
+        return {_text(thread_id): count for thread_id, count in self._all("langgraph.threads")}
 
     def ids(self, thread_id: str) -> list[tuple[str, str]]:
         """Return namespace and id of a thread's checkpoints, oldest first: ids grow with time."""
-        return self._all("langgraph.ids", (thread_id,))
+        return [(_text(one), _text(two)) for one, two in self._all("langgraph.ids", (thread_id,))]
 
     def _all(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        return list(self._connection.execute(_SQLITE[name], values))
+        import apsw
+
+        try:
+            return list(self._connection.execute(_SQLITE[name], values))
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise NotADatabase(
+                f"{self._path} cannot be read as a database of LangGraph: {error}. It was not changed; "
+                f"what was imported before stays"
+            ) from error
 
     def read(self, thread_id: str, namespace: str, checkpoint_id: str) -> PeerCheckpoint:
         """Return one of them."""
         key = (thread_id, namespace, checkpoint_id)
-        ((parent_id, kind, data, metadata),) = self._all("langgraph.checkpoint", key)
+        parent_id, kind, data, metadata = _only(self._all("langgraph.checkpoint", key), key)
         rows = self._all(self._writes, key)
         read = self._values.read
         return PeerCheckpoint(
             namespace,
             checkpoint_id,
-            parent_id,
-            read(kind, data, thread_id, "checkpoint"),
-            read("json", metadata, thread_id, "metadata") or {},
-            [
-                PeerWrite(task, path, index, channel, read(kind, data, thread_id, channel))
-                for task, path, index, channel, kind, data in rows
-            ],
+            None if parent_id is None else _text(parent_id),
+            _named(read(kind, data, thread_id, "checkpoint")),
+            _named(read("json", metadata, thread_id, "metadata") or {}),
+            [_write(row, self._values, thread_id) for row in rows],
         )
 
 
@@ -171,20 +186,21 @@ class PostgresSource:
 
     def threads(self) -> Mapping[str, int]:
         """Return the number of checkpoints of each thread."""
-        return dict(self._all("langgraph.threads"))
+        return {_text(thread_id): count for thread_id, count in self._all("langgraph.threads")}
 
     def ids(self, thread_id: str) -> list[tuple[str, str]]:
         """Return namespace and id of a thread's checkpoints, oldest first: ids grow with time."""
-        return self._all("langgraph.ids", (thread_id,))
+        return [(_text(one), _text(two)) for one, two in self._all("langgraph.ids", (thread_id,))]
 
     def read(self, thread_id: str, namespace: str, checkpoint_id: str) -> PeerCheckpoint:
         """Return one of them, with the channels that stand in a table of their own."""
         key = (thread_id, namespace, checkpoint_id)
-        ((parent_id, checkpoint, metadata),) = self._all("langgraph.checkpoint", key)
+        parent_id, checkpoint, metadata = _only(self._all("langgraph.checkpoint", key), key)
         blobs = self._all("postgres.langgraph.channels", key)
         rows = self._all(self._writes, key)
         read = self._values.read
-        channels = dict(checkpoint.get("channel_values") or {})
+        checkpoint = _named(checkpoint)
+        channels = dict(_named(checkpoint.get("channel_values") or {}))
         for channel, kind, data in blobs:
             if kind != "empty":
                 channels[channel] = read(kind, data, thread_id, channel)
@@ -193,9 +209,35 @@ class PostgresSource:
             checkpoint_id,
             parent_id,
             {**checkpoint, "channel_values": channels},
-            metadata or {},
-            [
-                PeerWrite(task, path, index, channel, read(kind, data, thread_id, channel))
-                for task, path, index, channel, kind, data in rows
-            ],
+            _named(metadata or {}),
+            [_write(row, self._values, thread_id) for row in rows],
         )
+
+
+# SQLite keeps whatever it is given in a column of any type, and JSONB any document.
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise StateCorrupt(f"the source has {value!r:.80} where an id or a name must stand")
+    return value
+
+
+def _named(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise StateCorrupt(f"the source has {value!r:.80} where an object must stand")
+    return value
+
+
+def _only(rows: list[Any], key: tuple[str, ...]) -> Any:
+    if len(rows) != 1:
+        raise StateCorrupt(f"the source has {len(rows)} checkpoints where one must be: {key}")
+    return rows[0]
+
+
+def _write(row: tuple[Any, ...], values: PeerValues, thread_id: str) -> PeerWrite:
+    task, path, index, channel, kind, data = row
+    if type(index) is not int:
+        raise StateCorrupt(f"the source has a write at the place {index!r:.80}")
+    value = values.read(kind, data, thread_id, _text(channel))
+    return PeerWrite(_text(task), _text(path), index, channel, value)

@@ -46,7 +46,10 @@ _BASES: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
 
 
 # How forms fail on parts that are not theirs.
-_UNUSABLE: Final = (AttributeError, LookupError, TypeError, ValueError, re.error)
+_UNUSABLE: Final = (
+    *(ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError),
+    re.error,
+)
 
 
 class Values:

@@ -1,0 +1,45 @@
+"""What every decoder promises, whatever the bytes are: it returns, or raises an error of its own, soon.
+
+A decoder is a function of bytes. Its `Target` says where mutation begins, and which errors it may raise
+besides those of Holdfast. `hold_to` runs it; anything else that comes out is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import HoldfastError
+
+CORPUS: Final = Path(__file__).with_name("corpus")
+LARGEST_INPUT: Final = 64 << 10
+# No decoder here may unpack more than this, and none may take more than twice as much memory.
+MEMORY_LIMIT: Final = 64 << 20
+SECONDS_FOR_ONE: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One decoder. ``may_raise`` are its own errors where these are not Holdfast's."""
+
+    name: str
+    decode: Callable[[bytes], object]
+    seeds: Callable[[], Iterable[bytes]]
+    may_raise: tuple[type[Exception], ...] = ()
+
+    @property
+    def kept(self) -> list[Path]:
+        """The inputs that once broke the promise."""
+        return sorted((CORPUS / self.name).glob("*"))
+
+
+def hold_to(target: Target, data: bytes) -> None:
+    """Decode ``data``; raises what the decoder may not raise."""
+    try:
+        target.decode(data)
+    except HoldfastError:
+        return
+    except target.may_raise:
+        return
