@@ -897,6 +897,7 @@ class AsyncSessionManager:
         checkpoint: str | None = None,
         files: bool = True,
         overwrite: bool = False,
+        unsealed: bool = False,
     ) -> BundleReport:
         """See `SessionManager.export_session`."""
         return await self._run(
@@ -906,6 +907,7 @@ class AsyncSessionManager:
             checkpoint=checkpoint,
             files=files,
             overwrite=overwrite,
+            unsealed=unsealed,
         )
 
     async def import_bundle(
@@ -936,6 +938,8 @@ class AsyncSessionManager:
         files: bool = True,
         dry_run: bool = False,
         progress: Callable[[int, int], None] | None = None,
+        keys: GivenKeys = None,
+        unsealed: bool = False,
     ) -> list[CopyReport]:
         """See `SessionManager.copy_to`."""
         return await self._run(
@@ -946,6 +950,8 @@ class AsyncSessionManager:
             files=files,
             dry_run=dry_run,
             progress=progress,
+            keys=keys,
+            unsealed=unsealed,
         )
 
     async def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:

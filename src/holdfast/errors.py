@@ -28,6 +28,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── NotABundle
     │   ├── BundleRefused
     │   ├── BundleTooNew
+    │   ├── ExportRefused
     │   └── WorkspaceRefused
     ├── LookupFailedError          what was asked for is not there
     │   ├── SessionNotFound
@@ -290,6 +291,12 @@ class BundleTooNew(InputError):
     """A bundle was written by a newer Holdfast, in a format that this one does not know."""
 
     code = "bundle_too_new"
+
+
+class ExportRefused(InputError):
+    """What is sealed would leave its store as plain text, and nobody asked for that."""
+
+    code = "export_refused"
 
 
 class CommandNotFound(InputError):

@@ -54,14 +54,19 @@ def verify_store(store: Store, *, progress: Callable[[int], None] | None = None)
                 continue
             decode_state(payload, store.read_chunks)
         except IntegrityError as error:
-            if store.read_payload(checkpoint_id) is None:
+            if _is_gone(store, checkpoint_id):
                 continue
             damaged.append(Damage(checkpoint_id, error.code, str(error)))
         checked += 1
         if progress is not None:
             progress(checked)
     effects = 0
-    for record in store.list_effects(EffectQuery(status="done")):
+    try:
+        done = store.list_effects(EffectQuery(status="done"))
+    except IntegrityError as error:
+        done = []
+        damaged.append(Damage(None, error.code, str(error)))
+    for record in done:
         if record.payload is None:
             continue
         try:
@@ -75,3 +80,10 @@ def verify_store(store: Store, *, progress: Callable[[int], None] | None = None)
             )
         effects += 1
     return VerifyReport(checked, tuple(damaged), effects)
+
+
+def _is_gone(store: Store, checkpoint_id: str) -> bool:
+    try:
+        return store.read_payload(checkpoint_id) is None
+    except IntegrityError:
+        return False

@@ -6,13 +6,15 @@ The statements are those of the PostgreSQL store, sent as they are; four shapes 
     get      SELECT … one checkpoint and its chunks   one row or none: record, manifest, refs, chunks
     list     SELECT … the columns of a record         a row for each checkpoint
     delete   one row: how many were deleted (also for delete_threads and purge_expired)
+
+With a key there is a fifth, before the first of them: one row with the text that says that the tenant is sealed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.checkpointers.base import (
     DEFAULT_CAP,
@@ -26,7 +28,10 @@ from holdfast.checkpointers.schema import namespace_of, statements
 from holdfast.ids import check_sql_name
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
 from holdfast.sql import DEFAULT_SCHEMA as HOLDFAST
+from holdfast.sql import queries
 from holdfast.state import decode_state
+from holdfast.stores import sealing
+from holdfast.stores.checks import check_checkpoint
 from holdfast.stores.postgres_statements import (
     list_statement,
     parse_checkpoint,
@@ -36,6 +41,10 @@ from holdfast.stores.postgres_statements import (
 )
 from holdfast.threads import ThreadRecorders, thread_agent
 
+if TYPE_CHECKING:
+    from holdfast.crypto import GivenKeys
+    from holdfast.stores.sealed_rows import Seal
+
 
 class PostgresCheckpointer(BaseCheckpointer):
     """Keeps snapshots in PostgreSQL.
@@ -43,7 +52,8 @@ class PostgresCheckpointer(BaseCheckpointer):
     ``pool`` is a psycopg pool or connection or any `PgQueryable`; the caller keeps it and closes it. On
     a single connection everything happens in the caller's transaction. ``schema`` and ``table`` name
     the view to read with SQL, and keep the checkpoints of different tables apart. Tables are
-    never created here: run `ensure_checkpoints_schema` once, or the text of `schema_sql`.
+    never created here: run `ensure_checkpoints_schema` once, or the text of `schema_sql`. ``keys`` seal
+    what is stored, as for `holdfast.stores.open_store`; the view then says that it is sealed.
     """
 
     def __init__(
@@ -57,6 +67,7 @@ class PostgresCheckpointer(BaseCheckpointer):
         *,
         tenant: str = "default",
         holdfast_schema: str = HOLDFAST,
+        keys: GivenKeys = None,
     ) -> None:
         super().__init__(
             tenant=tenant,
@@ -67,13 +78,29 @@ class PostgresCheckpointer(BaseCheckpointer):
         )
         self._connector = Connector(pool)
         self._schema = check_sql_name(holdfast_schema, "Holdfast's schema")
+        self._seal = sealing(tenant, keys)
+        self._agreed = False
 
     def _memory(self) -> ThreadRecorders:
         # A transaction that may yet be rolled back stores nothing that a later put could rely on,
         # and a put that fails for want of a chunk would take the caller's transaction with it.
         return self._recorders if self._connector.commits else ThreadRecorders(max_bytes=0)
 
+    async def _agree(self) -> Seal | None:
+        """Find out once that the keys are those of the tenant, or make them so if it is empty."""
+        seal = self._seal
+        if seal is not None and not self._agreed:
+            params = {"tenant": self._tenant, "seal": seal.proof(), "instead_of": None}
+            text = queries("postgres", self._schema)["postgres.seal"]
+            [(proof,)] = await self._connector.rows(text, params)
+            seal.check(proof, "the database")
+            # Not for good while the caller may yet take it back.
+            self._agreed = self._connector.commits
+        return seal
+
     async def _send(self, draft: NewCheckpoint) -> None:
+        if (seal := await self._agree()) is not None:
+            draft = seal.checkpoint(check_checkpoint(draft))
         text, params = put_statement(draft, self._tenant, self._schema)
         if draft.expires_at is not None:
             text = f"{statements(self._schema)['put.expired']}\n{text}"
@@ -81,10 +108,15 @@ class PostgresCheckpointer(BaseCheckpointer):
         await self._connector.rows(text, params)
 
     async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
+        seal = await self._agree()
         rows = await self._connector.rows(*read_statement(query, self._tenant, self._schema))
         if not rows:
             return None
         record, payload, chunks = parse_read(rows[0])
+        if seal is not None:
+            payload = seal.payload_of(record, payload)
+            record = seal.opened_checkpoint(record)
+            chunks = {seal.digest(name): seal.opened_chunk(name, chunks[name]) for name in chunks}
         state = decode_state(payload, lambda _: chunks).state
         if self._connector.commits:
             key = (record.session_id, record.namespace)
@@ -92,8 +124,10 @@ class PostgresCheckpointer(BaseCheckpointer):
         return record, state
 
     async def _list(self, query: CheckpointQuery) -> Sequence[CheckpointRecord]:
+        seal = await self._agree()
         rows = await self._connector.rows(*list_statement(query, self._tenant, self._schema))
-        return [parse_checkpoint(row) for row in rows]
+        found = [parse_checkpoint(row) for row in rows]
+        return found if seal is None else [seal.opened_checkpoint(one) for one in found]
 
     async def _delete(self, thread_id: str, checkpoint_id: str) -> int:
         params = {

@@ -23,8 +23,10 @@ from holdfast.errors import (
     ChunksMissing,
     HoldfastError,
     InvalidConfiguration,
+    KeyRequired,
     MigrationChanged,
     SchemaTooNew,
+    StoreNotSealed,
 )
 from holdfast.waiting import in_thread
 
@@ -38,6 +40,8 @@ _BY_SQLSTATE: Final[Mapping[str, type[HoldfastError]]] = {
     "HF013": CheckpointNotFound,
     "HF010": SchemaTooNew,
     "HF011": MigrationChanged,
+    "HF020": KeyRequired,
+    "HF021": StoreNotSealed,
 }
 
 

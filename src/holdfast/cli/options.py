@@ -33,8 +33,12 @@ class Common:
     tenant: str | None = None
     project_dir: str | None = None
 
-    def open(self, *, create: bool = False, owner: str | None = None) -> SessionManager:
+    def open(
+        self, *, create: bool = False, owner: str | None = None, as_it_is: bool = False
+    ) -> SessionManager:
         """Open the store; one that does not exist is created only if asked to.
+
+        With ``as_it_is`` one of plain text is opened although there is a key.
 
         What a command saves goes without its secrets unless the settings say otherwise, and what it
         shows has placeholders.
@@ -47,6 +51,7 @@ class Common:
             owner=owner,
             redact="unless off",
             rehydrate=False,
+            as_it_is=as_it_is,
         )
 
 

@@ -13,14 +13,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.durable import sync_directory
 from holdfast.errors import InvalidUrl
 from holdfast.model import EffectQuery
-from holdfast.stores import file_in
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite_salvage import Salvaged, forget_result, salvage_rows, tenants_of
+from holdfast.stores import Store, file_in, open_store, sealing
+from holdfast.stores.rules import key_required
+from holdfast.stores.sqlite_salvage import (
+    Salvaged,
+    add_seal,
+    forget_result,
+    lost_seals,
+    salvage_rows,
+    tenants_of,
+)
 from holdfast.verification import verify_store
+
+if TYPE_CHECKING:
+    from holdfast.crypto import GivenKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +68,17 @@ class SalvageReport:
 
 
 def salvage(
-    url: str | Path, target: Path, *, progress: Callable[[int], None] | None = None
+    url: str | Path,
+    target: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+    keys: GivenKeys = None,
 ) -> SalvageReport:
     """Save what still verifies of the SQLite file that ``url`` names into the new file ``target``.
 
     The source is only read. The target appears whole or not at all. ``progress`` is called with the
-    number of checkpoints looked at.
+    number of checkpoints looked at. What is sealed takes its ``keys``, as for `open_store`, and stays
+    sealed.
     """
     if str(url).startswith(("memory:", "postgresql:", "postgres:")):
         raise InvalidUrl("only a SQLite file can be salvaged; nothing was written")
@@ -74,28 +90,45 @@ def salvage(
         made = Path(folder, "salvaged.db")
         rows = salvage_rows(source, made)
         lost = [Lost(id_, "its row cannot be read") for id_ in rows.lost_checkpoints]
+        for tenant in lost_seals(made):
+            seal = sealing(tenant, keys)
+            if seal is None:
+                raise key_required(str(source))
+            add_seal(made, tenant, seal.proof())
         for tenant in tenants_of(made):
-            lost += _leave_out_damaged(made, tenant, progress)
+            with open_store(made, tenant=tenant, keys=keys, as_it_is=True) as store:
+                _mark_remade(store, rows)
+                lost += _leave_out_damaged(made, store, progress)
         _publish(made, target)
     return _report(target, rows, lost)
 
 
+def _mark_remade(store: Store, rows: Salvaged) -> None:
+    """Give sessions that had lost their rows the mark that those of a sealed store have."""
+    if store.read_seal() is None:
+        return
+    from holdfast.stores.sealed import SealedStore
+
+    if isinstance(store, SealedStore):
+        for session_id in rows.remade_sessions:
+            store.mark_session(session_id)
+
+
 def _leave_out_damaged(
-    path: Path, tenant: str, progress: Callable[[int], None] | None
+    path: Path, store: Store, progress: Callable[[int], None] | None
 ) -> list[Lost]:
-    with SqliteStore(path, tenant=tenant) as store:
-        damaged = verify_store(store, progress=progress).damaged
-        checkpoints = [one for one in damaged if one.checkpoint_id is not None]
-        store.delete_checkpoints([str(one.checkpoint_id) for one in checkpoints])
-        keys = {(one.session_id, one.effect_key) for one in damaged if one.checkpoint_id is None}
-        effects = [
-            record
-            for record in store.list_effects(EffectQuery(status="done"))
-            if (record.session_id, record.key) in keys
-        ]
-        store.gc()
+    damaged = verify_store(store, progress=progress).damaged
+    checkpoints = [one for one in damaged if one.checkpoint_id is not None]
+    store.delete_checkpoints([str(one.checkpoint_id) for one in checkpoints])
+    results = {(one.session_id, one.effect_key) for one in damaged if one.checkpoint_id is None}
+    effects = [
+        record
+        for record in store.list_effects(EffectQuery(status="done"))
+        if (record.session_id, record.key) in results
+    ]
+    store.gc()
     for record in effects:
-        forget_result(path, tenant, record)
+        forget_result(path, store.tenant, record)
     return [Lost(one.checkpoint_id, one.reason, one.session_id, one.effect_key) for one in damaged]
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.bundle import BundleReport
 from holdfast.config import load_config
-from holdfast.errors import HoldfastError, InvalidUrl, SchemaMissing, StoreUnavailable
+from holdfast.errors import (
+    ExportRefused,
+    HoldfastError,
+    InvalidUrl,
+    SchemaMissing,
+    StoreUnavailable,
+)
 from holdfast.model import CheckpointQuery, SessionQuery, SessionRecord
 from holdfast.sessions.files import Capture
 from holdfast.sessions.held import Surroundings
@@ -26,6 +32,7 @@ from holdfast.stores import Store, open_store
 from holdfast.stores.base import first
 
 if TYPE_CHECKING:
+    from holdfast.crypto import GivenKeys
     from holdfast.sessions.session import Session
 
 # So many steps of a bar are one session.
@@ -53,6 +60,7 @@ class TravellingSessions(ABC):
         checkpoint: str | None = None,
         files: bool = True,
         overwrite: bool = False,
+        unsealed: bool = False,
     ) -> BundleReport:
         """Write a session to one file that `import_bundle` reads elsewhere; nothing is changed here.
 
@@ -61,7 +69,15 @@ class TravellingSessions(ABC):
         file is whole or absent; one that exists is replaced with ``overwrite`` only. With
         ``files=False`` the files stay behind. Secrets are taken out of all but the files, unless the
         manager was opened with ``redact=False`` or the settings turn that off.
+
+        A bundle is plain text. That of a sealed store is written with ``unsealed`` only.
         """
+        if not unsealed and self._store.read_seal() is not None:
+            raise ExportRefused(
+                f"{self._store.url} is sealed, and a bundle is plain text; nothing was written. Copy "
+                f"the session into another sealed store (holdfast copy), or ask for plain text with "
+                f"unsealed=True (--unsealed)"
+            )
         record = get_session_record(self._store, session_id)
         return export_session(
             self._store,
@@ -123,17 +139,28 @@ class TravellingSessions(ABC):
         files: bool = True,
         dry_run: bool = False,
         progress: Callable[[int, int], None] | None = None,
+        keys: GivenKeys = None,
+        unsealed: bool = False,
     ) -> list[CopyReport]:
         """Copy sessions, all by default, into another store, which is created where it is missing.
 
         Each arrives whole, with its files, and is read back and compared. What is there already is
         not copied again, so that this can be repeated after it was killed. A session that the other
         store has with other content stays as it is there and is reported as ``different``.
+
+        ``keys`` are those of the other store, as for `SessionManager.open`. What is sealed here is
+        not copied into a store of plain text, unless ``unsealed`` asks for one.
         """
         wanted = [record.id for record in self._wanted(session_ids)]
-        with self._open_target(url, tenant, create=not dry_run) as target:
+        chosen = False if unsealed else keys
+        with self._open_target(url, tenant, create=not dry_run, keys=chosen) as target:
             if target.identity == self._store.identity:
                 raise InvalidUrl(f"{target.url} is the store to copy from; nothing was copied")
+            if not unsealed and self._store.read_seal() is not None and target.read_seal() is None:
+                raise ExportRefused(
+                    f"{self._store.url} is sealed and {target.url} is not; nothing was copied. Give a "
+                    f"key for it, or ask for plain text with unsealed=True (--unsealed)"
+                )
             copied: list[CopyReport] = []
 
             def step(done: int, total: int) -> None:
@@ -160,13 +187,15 @@ class TravellingSessions(ABC):
         # The oldest first: what a session continues is there before it.
         return list(reversed(self._store.list_sessions(SessionQuery())))
 
-    def _open_target(self, url: str | Path, tenant: str | None, *, create: bool) -> Store:
+    def _open_target(
+        self, url: str | Path, tenant: str | None, *, create: bool, keys: GivenKeys
+    ) -> Store:
         config = load_config(self._around.project_dir, url=url, tenant=tenant)
         try:
-            return open_store(config.url, tenant=config.tenant, create=create)
+            return open_store(config.url, tenant=config.tenant, create=create, keys=keys)
         except (SchemaMissing, StoreUnavailable) as error:
             elsewhere = str(config.url).startswith("postgres")
             if create or (elsewhere and isinstance(error, StoreUnavailable)):
                 raise
             # Only looking: what is not there yet has no sessions.
-            return open_store("memory:")
+            return open_store("memory:", keys=keys)

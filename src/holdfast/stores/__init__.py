@@ -20,8 +20,9 @@ from holdfast.stores.base import Store
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys, Keys
+    from holdfast.stores.sealed_rows import Seal
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "open_store", "sealing"]
 
 
 def open_store(
@@ -58,6 +59,16 @@ def open_store(
     except BaseException:
         inner.close()
         raise
+
+
+def sealing(tenant: str, keys: GivenKeys = None) -> Seal | None:
+    """Return what seals the rows of a tenant with the keys that `open_store` would use, if any."""
+    ring = _keys(keys)
+    if ring is None:
+        return None
+    from holdfast.stores.sealed_rows import Seal
+
+    return Seal(ring, tenant)
 
 
 def _keys(given: GivenKeys) -> Keys | None:

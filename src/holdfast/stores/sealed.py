@@ -18,15 +18,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.crypto.envelope import as_text, from_text
 from holdfast.crypto.keys import Keys
 from holdfast.errors import (
     AgentExists,
     CheckpointNotFound,
-    SealBroken,
     SessionNotFound,
     StoreBusy,
-    WrongKey,
 )
 from holdfast.ids import new_id
 from holdfast.model import (
@@ -74,7 +71,7 @@ from holdfast.stores.checks import (
     check_write,
 )
 from holdfast.stores.memory_tables import has_values, wanted_values
-from holdfast.stores.sealed_rows import Rows
+from holdfast.stores.sealed_rows import Seal
 
 _PAGE: Final = 500
 _ATTEMPTS: Final = 5
@@ -88,31 +85,14 @@ class SealedStore(Store):
         self.keys = keys
         self.tenant = inner.tenant
         self.url = inner.url
-        self.rows = Rows(keys, inner.tenant)
+        self.rows = Seal(keys, inner.tenant)
         self._agree()
 
     def _agree(self) -> None:
         """Find out that these are the keys of the store, or make them so if it is empty."""
-        stored = self.inner.read_seal()
-        if stored is None:
-            stored = self.inner.write_seal(self.proof())
-        try:
-            envelope = from_text(stored, "seal", self.tenant)
-            proof = self.rows.open(envelope, "seal")
-        except SealBroken as error:
-            raise WrongKey(
-                f"{self.url} is sealed, and none of the keys that were given is one of its own "
-                f"({error}). Nothing was changed: give the keys that it was sealed with"
-            ) from None
-        if proof.decode() != self.rows.names.proof:
-            raise WrongKey(
-                f"{self.url} is sealed with another entry 'names' than the one that was given, which "
-                f"never changes. Nothing was changed: give the one that it was sealed with"
-            )
-
-    def proof(self) -> str:
-        """Return what is written in the database to say that it is sealed, and with which keys."""
-        return as_text(self.rows.seal(self.rows.names.proof.encode(), "seal"))
+        self.rows.check(
+            self.inner.read_seal() or self.inner.write_seal(self.rows.proof()), self.url
+        )
 
     @property
     def shared(self) -> bool:  # type: ignore[override]
@@ -302,6 +282,12 @@ class SealedStore(Store):
             found.append(agent)
             above = agent.parent_id
         return tuple(reversed(found))
+
+    def mark_session(self, session_id: str) -> None:
+        """Mark a session whose own row was lost and made again. It keeps nothing of its metadata."""
+        if self.inner.find_session(session_id) is not None:
+            marked = self.rows.session_metadata(None, session_id)
+            self.inner.update_session(session_id, metadata=marked)
 
     def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
         return self.inner.session_usage(session_ids)
@@ -585,7 +571,7 @@ def _has(metadata: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
     return metadata is not None and has_values(dump_document(metadata, "metadata"), wanted)
 
 
-def _sealed_write(rows: Rows, copy: WriteCopy, session_id: str) -> WriteCopy:
+def _sealed_write(rows: Seal, copy: WriteCopy, session_id: str) -> WriteCopy:
     return replace(copy, record=rows.copied_write(copy.record, session_id, copy.namespace))
 
 

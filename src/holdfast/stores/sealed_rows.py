@@ -19,7 +19,7 @@ from typing import Any, Final
 from holdfast.crypto.envelope import Envelopes, as_text, from_text
 from holdfast.crypto.keys import Keys
 from holdfast.crypto.names import Names
-from holdfast.errors import SealBroken, StateNotSerializable
+from holdfast.errors import IntegrityError, SealBroken, StateNotSerializable, WrongKey
 from holdfast.model import (
     AgentRecord,
     Buffer,
@@ -52,13 +52,34 @@ _KEPT: Final = b"1"
 _ABSENT: Final = b"0"
 
 
-class Rows:
+class Seal:
     """Seals the rows of one tenant and opens them."""
 
     def __init__(self, keys: Keys, tenant: str) -> None:
         self.envelopes = Envelopes(keys)
         self.names = Names(keys.ring.names, tenant)
         self._tenant = tenant
+
+    # The store itself ------------------------------------------------------------------------
+
+    def proof(self) -> str:
+        """Return what a database says of itself when it is sealed, and with which keys."""
+        return as_text(self.seal(self.names.proof.encode(), "seal"))
+
+    def check(self, proof: str, url: str) -> None:
+        """Raise `WrongKey` unless these are the keys of the database that says so."""
+        try:
+            found = self.open(from_text(proof, "seal", self._tenant), "seal").decode()
+        except IntegrityError as error:
+            raise WrongKey(
+                f"{url} is sealed, and none of the keys that were given is one of its own ({error}). "
+                f"Nothing was changed: give the keys that it was sealed with"
+            ) from None
+        if found != self.names.proof:
+            raise WrongKey(
+                f"{url} is sealed with another entry 'names' than the one that was given, which never "
+                f"changes. Nothing was changed: give the one that it was sealed with"
+            )
 
     # Values ----------------------------------------------------------------------------------
 
@@ -303,6 +324,10 @@ class Rows:
     def state(self, payload: Payload, session_id: str, checkpoint_id: str) -> Payload:
         """Seal a checkpoint's payload."""
         return self.payload(payload, "state", session_id, checkpoint_id)
+
+    def payload_of(self, record: CheckpointRecord, stored: Payload) -> Payload:
+        """Open the payload that was read with a record."""
+        return self.opened_payload(stored, "state", record.session_id, record.id)
 
     def opened_state(self, stored: Payload, checkpoint_id: str) -> Payload:
         """Open a checkpoint's payload, which says of which session it was read."""

@@ -23,8 +23,9 @@ import apsw
 
 from holdfast.errors import NotADatabase, StoreUnavailable
 from holdfast.ids import is_uuid
-from holdfast.model import EffectRecord
+from holdfast.model import EffectRecord, utc_now
 from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, distrust
+from holdfast.stores.sqlite_rows import stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
 
 # In the order in which they refer to each other.
@@ -94,12 +95,14 @@ def forget_result(path: Path, tenant: str, record: EffectRecord) -> None:
 
 def tenants_of(path: Path) -> list[str]:
     """Return whose rows a file has."""
+    return _tenants(path, "sqlite.salvage.tenants")
+
+
+def _tenants(path: Path, query: str) -> list[str]:
     file = DatabaseFile(path, str(path), busy_timeout=1)
     try:
         file.open(lambda connection: check_schema(connection, file))
-        found = file.read(
-            lambda connection: connection.execute(SQL["sqlite.salvage.tenants"]).fetchall()
-        )
+        found = file.read(lambda connection: connection.execute(SQL[query]).fetchall())
     finally:
         file.close()
     return [str(tenant) for (tenant,) in found]
@@ -158,6 +161,35 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
             found.lost[table] = lost
     found.lost_checkpoints = sorted(_known_ids(damaged) - _taken_ids(connection))
     _make_whole(connection, found)
+    # Last: from then on nothing unsealed is added.
+    for tenant, seal in _seals(damaged):
+        connection.execute(SQL["sqlite.seal"], (tenant, seal, stamp(utc_now())))
+
+
+def _seals(damaged: apsw.Connection) -> list[tuple[str, str]]:
+    with suppress(apsw.Error, UnicodeDecodeError):
+        return [
+            (tenant, seal)
+            for tenant, seal in damaged.execute(SQL["sqlite.salvage.seals"])
+            if isinstance(tenant, str) and isinstance(seal, str)
+        ]
+    return []
+
+
+def lost_seals(path: Path) -> list[str]:
+    """Return the tenants that have sealed rows, and nothing any more that says so."""
+    return _tenants(path, "sqlite.salvage.lost_seals")
+
+
+def add_seal(path: Path, tenant: str, seal: str) -> None:
+    """Say again that a tenant is sealed."""
+    file = DatabaseFile(path, str(path), busy_timeout=1)
+    values = (tenant, seal, stamp(utc_now()))
+    try:
+        file.open(lambda connection: check_schema(connection, file))
+        file.write(lambda connection: connection.execute(SQL["sqlite.seal"], values))
+    finally:
+        file.close()
 
 
 def _makes_sense(row: tuple[Any, ...], times: list[int], agents: list[int]) -> bool:

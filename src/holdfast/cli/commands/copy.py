@@ -18,6 +18,9 @@ from holdfast.errors import ConflictError
 @click.argument("sessions", nargs=-1)
 @click.option("--no-files", is_flag=True, help="Copy the states only.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
+@click.option(
+    "--unsealed", is_flag=True, help="Make the target plain text although there is a key."
+)
 @common_options
 @click.pass_context
 def command(
@@ -28,6 +31,7 @@ def command(
     sessions: tuple[str, ...],
     no_files: bool,
     dry_run: bool,
+    unsealed: bool,
 ) -> None:
     """Copy sessions from one store to another.
 
@@ -36,6 +40,9 @@ def command(
 
     Each session arrives whole or not at all. After an interruption repeat the command: it goes on where it
     was. A session that the target has with other content stays as it is there, and the exit code is 4.
+
+    With a key in the environment a new target is sealed. This is how a store of plain text becomes a sealed
+    one, and with --unsealed the other way round.
 
     \b
     Examples:
@@ -46,7 +53,7 @@ def command(
     if common.url is not None:
         raise click.UsageError("copy takes its stores as arguments, not as --url")
     with (
-        replace(common, url=source).open() as manager,
+        replace(common, url=source).open(as_it_is=True) as manager,
         progress_bar("copying", quiet=common.json) as bar,
     ):
         copied = manager.copy_to(
@@ -56,6 +63,7 @@ def command(
             files=not no_files,
             dry_run=dry_run,
             progress=bar,
+            unsealed=unsealed,
         )
     different = [one for one in copied if one.outcome == "different"]
     if common.json:

@@ -25,6 +25,7 @@ from holdfast.cli.output import answer, one_line, path_text, print_line
 @click.option("--latest", is_flag=True, help="Only the latest checkpoint.")
 @click.option("--no-files", is_flag=True, help="Leave the project's files out.")
 @click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+@click.option("--unsealed", is_flag=True, help="Write what is sealed here as plain text.")
 @common_options
 def command(
     common: Common,
@@ -34,13 +35,15 @@ def command(
     latest: bool,
     no_files: bool,
     overwrite: bool,
+    unsealed: bool,
 ) -> None:
     """Write a session to one file that travels.
 
     SESSION is an id or its beginning. The file is a plain tar archive: the states of all checkpoints, their
     files as a git pack, log, decisions, recorded effects, and BRIEF.md to read, with a digest of
     everything. `holdfast import` takes it in elsewhere, in another directory and another kind of database.
-    The session may be in use meanwhile. Exported again unchanged, it has the same bytes.
+    The session may be in use meanwhile. Exported again unchanged, it has the same bytes. It is plain text:
+    from a sealed store it is written with --unsealed only.
 
     \b
     Examples:
@@ -56,7 +59,12 @@ def command(
             checkpoint = found.latest_checkpoint().id
         target = Path(output or f"{re.sub(r'[^A-Za-z0-9._-]', '_', found.id)}.holdfast.tar")
         report = manager.export_session(
-            found.id, target, checkpoint=checkpoint, files=not no_files, overwrite=overwrite
+            found.id,
+            target,
+            checkpoint=checkpoint,
+            files=not no_files,
+            overwrite=overwrite,
+            unsealed=unsealed,
         )
     if common.json:
         answer({"bundle": bundle_document(report)})

@@ -663,6 +663,13 @@ WHERE name = 'checkpoints';
 -- name: sqlite.salvage.tenants
 SELECT DISTINCT tenant FROM sessions ORDER BY tenant;
 
+-- name: sqlite.salvage.seals
+SELECT tenant, seal FROM sealing;
+
+-- name: sqlite.salvage.lost_seals
+SELECT DISTINCT tenant FROM sessions
+WHERE instr(metadata, '$sealed') > 0 AND tenant NOT IN (SELECT tenant FROM sealing) ORDER BY tenant;
+
 -- name: sqlite.salvage.forget_result
 UPDATE effects SET status = 'unknown', result = NULL, refs = x''
 WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ?;
