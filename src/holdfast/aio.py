@@ -40,6 +40,7 @@ from holdfast.redaction import Placeholder, Redact, Redaction, Secrets
 from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.comparison import Comparison
+from holdfast.sessions.erasing import Erasure
 from holdfast.sessions.inspection import StoredSecret
 from holdfast.sessions.portable import CopyReport, ImportReport
 from holdfast.sessions.rollback import RollbackReport
@@ -852,9 +853,13 @@ class AsyncSessionManager:
         """See `SessionManager.count_changed_files`."""
         return await self._run(self._manager.count_changed_files, checkpoints)
 
-    async def delete_session(self, session_id: str) -> None:
+    async def delete_session(self, session_id: str) -> Erasure:
         """See `SessionManager.delete_session`."""
-        await self._run(self._manager.delete_session, session_id)
+        return await self._run(self._manager.delete_session, session_id)
+
+    async def erase_tenant(self) -> Erasure:
+        """See `SessionManager.erase_tenant`."""
+        return await self._run(self._manager.erase_tenant)
 
     async def usage(self) -> list[SessionUsage]:
         """See `SessionManager.usage`."""

@@ -74,6 +74,7 @@ def victim(postgres_url: str) -> Iterator[Store]:
 @pytest.fixture
 def administrator(victim: Store, postgres_url: str) -> Iterator[Connection]:
     with connect(postgres_url) as connection:
+        connection.execute("INSERT INTO sealing (tenant, seal) VALUES ('acme', 'acme''s seal')")
         yield connection
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -68,6 +68,23 @@ class FallbackLog:
         finally:
             os.close(descriptor)
 
+    def forget(self, tenant: str, sessions: Collection[str] | None) -> None:
+        """Take out what is about some sessions of a tenant, or about all of them.
+
+        A line that cannot be read may be about anybody, and goes too.
+        """
+        for path in (self._older, self.path):
+            with suppress(FileNotFoundError):
+                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                kept = [line for line in lines if _stays(_entry(line), tenant, sessions)]
+                if len(kept) < len(lines):
+                    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
+                    aside.unlink(missing_ok=True)
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                    with open(os.open(aside, flags, 0o600), "w", encoding="utf-8") as file:
+                        file.writelines(f"{line}\n" for line in kept)
+                    aside.replace(path)
+
     def entries(self) -> list[Entry]:
         """Return what is there, oldest first. A torn line is an entry too: something happened."""
         lines: list[str] = []
@@ -85,6 +102,14 @@ def _entry(line: str) -> Entry:
     except (ValueError, TypeError, RecursionError):
         return Entry(at="", message=line)
     return entry if _well_formed(known) else Entry(at="", message=line)
+
+
+def _stays(entry: Entry, tenant: str, sessions: Collection[str] | None) -> bool:
+    if not entry.at or entry.session_id is None:
+        return False
+    if entry.tenant not in (None, tenant):
+        return True
+    return sessions is not None and entry.session_id not in sessions
 
 
 def _well_formed(values: Mapping[str, Any]) -> bool:

@@ -48,6 +48,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "copy": "Copy sessions from one store to another.",
     "prune": "Remove old checkpoints by the rules, with a reason each.",
     "usage": "Show how much room states and files take.",
+    "erase": "Erase a session, or all of a tenant, for good.",
     "gc": "Free the space of content that nothing refers to.",
     "verify": "Read everything back and check every digest.",
     "redact": "Find secrets that are stored already.",

@@ -124,6 +124,11 @@ class Desk:
         """What was taken is stored. Needs the lock."""
         _remove(self._taken)
 
+    def forget(self) -> None:
+        """Remove everything of this agent session."""
+        for ending in (".json", ".jsonl", ".taken", ".lock"):
+            _remove(f"{self._path}{ending}")
+
     # The lock --------------------------------------------------------------------------------
 
     def holding(self, seconds: float) -> _Holding:

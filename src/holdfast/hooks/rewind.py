@@ -84,6 +84,13 @@ def tell_pending(session: Session, root: Path) -> None:
             continue  # a file outside of the project
 
 
+def forget_agent(session: Session, root: Path) -> None:
+    """Remove what the hooks of a session's agent left in the project."""
+    agent, session_id = _agent_of(session)
+    if session_id:
+        Desk(str(root), agent, session_id).forget()
+
+
 def _prepare(session: Session, checkpoint: Checkpoint) -> tuple[str, list[bytes], Any, Path]:
     agent, session_id = _agent_of(session)
     if not session_id:

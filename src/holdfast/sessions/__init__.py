@@ -6,6 +6,7 @@ checkpoints of one line of work; a `Checkpoint` is one of them, its state read w
 
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.comparison import Comparison
+from holdfast.sessions.erasing import Erasure
 from holdfast.sessions.manager import SessionManager
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.session import Session
@@ -14,6 +15,7 @@ from holdfast.sessions.upkeep import StorageReport
 __all__ = [
     "Checkpoint",
     "Comparison",
+    "Erasure",
     "RollbackReport",
     "Session",
     "SessionManager",

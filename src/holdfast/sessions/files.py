@@ -268,9 +268,12 @@ class ProjectFiles:
         """What `differ_from` found changed since the last capture for a save."""
         return frozenset(self._seen_changed)
 
-    def sweep(self, *, dry_run: bool = False) -> tuple[Sweep, PackReport]:
-        """Let go of snapshots and packs that no checkpoint names any more."""
-        snapshots = self.workspace.gc(self._store.workspace_commits, dry_run=dry_run)
+    def sweep(self, *, dry_run: bool = False, last: bool = True) -> tuple[Sweep, PackReport]:
+        """Let go of snapshots and packs that no checkpoint names any more.
+
+        The last snapshot stays for the next capture to build on, unless ``last`` is false.
+        """
+        snapshots = self.workspace.gc(self._store.workspace_commits, dry_run=dry_run, last=last)
         packs = self._store.sweep_packs(dry_run=dry_run)
         return snapshots, packs
 

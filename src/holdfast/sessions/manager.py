@@ -36,9 +36,10 @@ from holdfast.model import (
 )
 from holdfast.redaction import Redact, Redaction, Secrets
 from holdfast.retention import Decision, Policy
-from holdfast.sessions import upkeep
+from holdfast.sessions import erasing, upkeep
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.comparison import Comparison, compare, compare_rollback, count_changes
+from holdfast.sessions.erasing import Erasure
 from holdfast.sessions.files import Capture, limits_from
 from holdfast.sessions.held import TASK_BYTES, Surroundings
 from holdfast.sessions.inspection import StoredSecret, find_stored_secrets
@@ -524,13 +525,28 @@ class SessionManager(TravellingSessions):
             raise WorkspaceRefused(_LEFT_ALONE)
         return self._around.files.of(checkpoint.record)
 
-    def delete_session(self, session_id: str) -> None:
-        """Erase a session with its checkpoints, logs and content that nothing else shares.
+    def delete_session(self, session_id: str) -> Erasure:
+        """Erase a session with its checkpoints, logs, effects, and all content that nothing else shares.
 
-        The id must be given in full. Raises `SessionNotFound`.
+        Its snapshots of files go from this project too. The id must be given in full. Raises
+        `SessionNotFound`.
         """
-        if not self._store.delete_session(check_session_id(session_id)):
+        done = erasing.erase_session(
+            self._store,
+            self._around.files,
+            self._around.project_dir,
+            check_session_id(session_id),
+        )
+        if done is None:
             raise SessionNotFound(f"no session {session_id!r}; nothing was erased")
+        return done
+
+    def erase_tenant(self) -> Erasure:
+        """Erase all that this tenant has in the store: sessions, agents, content, snapshots of files.
+
+        Other tenants keep what is theirs, also where it is the same.
+        """
+        return erasing.erase_tenant(self._store, self._around.files, self._around.project_dir)
 
     # Upkeep ----------------------------------------------------------------------------------
 

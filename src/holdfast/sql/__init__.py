@@ -29,6 +29,7 @@ TENANT_TABLES: Final = (
     "effects",
     "session_logs",
     "workspace_packs",
+    "sealing",
 )
 
 _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)

@@ -154,6 +154,7 @@ class Store(ABC):
     def delete_session(self, session_id: str) -> bool:
         """Erase a session: checkpoints, writes, logs, and every chunk that nothing refers to then.
 
+        Its agent goes too unless somebody needs it, and what went on from it says so no more.
         Chunks that were left over before go too, as with `gc`: a writer who remembers an index chunk
         relies on what is below it, so one may never be removed without the other. Where an index
         chunk is unreadable no chunk is removed. Returns false when there is no such session.
@@ -166,6 +167,17 @@ class Store(ABC):
         A session of that agent that is left without checkpoints, writes and effects goes too. Sessions that
         do not exist are no error. Returns how many checkpoints there were.
         """
+
+    @abstractmethod
+    def erase_tenant(self) -> int:
+        """Erase all that the tenant has, agents and packs included; return how many sessions it had.
+
+        A seal stays, so that what comes next is sealed too.
+        """
+
+    def leftovers(self) -> list[str]:
+        """Name files that may still hold what was erased, each with the reason."""
+        return []
 
     @abstractmethod
     def copy_session(

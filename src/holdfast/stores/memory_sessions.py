@@ -193,9 +193,36 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             for line in list(session.lines.values()):
                 for checkpoint in line.stored:
                     self._forget(checkpoint)
+            for other in self._sessions.values():
+                if other.record.continues_id == session_id:
+                    other.record = replace(other.record, continues_id=None)
+            self._drop_agent(session.record.agent_id)
             self._remove_snapshots(snapshots)
             self._sweep()
             return True
+
+    def _drop_agent(self, agent_id: str) -> None:
+        """Forget an agent whom nobody needs any more."""
+        needed = (
+            any(one.record.agent_id == agent_id for one in self._sessions.values())
+            or self._agents[agent_id].timeline
+            or any(one.record.parent_id == agent_id for one in self._agents.values())
+        )
+        if not needed:
+            del self._agents[agent_id]
+
+    def erase_tenant(self) -> int:
+        with self._open():
+            erased = len(self._sessions)
+            for session in self._sessions.values():
+                for line in list(session.lines.values()):
+                    for checkpoint in list(line.stored):
+                        self._forget(checkpoint)
+            self._sessions.clear()
+            self._agents.clear()
+            self._packs.clear()
+            self._sweep()
+            return erased
 
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
         for session_id in session_ids:

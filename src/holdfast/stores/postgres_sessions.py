@@ -176,6 +176,10 @@ class PostgresSessions(PostgresAccess):
         )
         return int(erased)
 
+    def erase_tenant(self) -> int:
+        [(erased,)] = self._rows("postgres.erase_tenant", again=True)
+        return int(erased)
+
     def copy_session(
         self,
         source_id: str,

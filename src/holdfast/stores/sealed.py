@@ -202,6 +202,12 @@ class SealedStore(Store):
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
         return self.inner.erase_threads(session_ids, namespace=namespace, agent_id=agent_id)
 
+    def erase_tenant(self) -> int:
+        return self.inner.erase_tenant()
+
+    def leftovers(self) -> list[str]:
+        return self.inner.leftovers()
+
     def copy_session(
         self,
         source_id: str,

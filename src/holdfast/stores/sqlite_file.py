@@ -12,6 +12,7 @@ And a file that was deleted can still be written to, so a writer looks whether i
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 import threading
@@ -71,6 +72,7 @@ class DatabaseFile:
         self._borrowed = 0
         self._inode = (0, 0)
         self._closed = False
+        self._log_emptied = True
         self._new_locks()
         _files.add(self)
 
@@ -111,30 +113,36 @@ class DatabaseFile:
         return self.read(transaction)
 
     def erase(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Run ``work`` like `write`; what it deletes is overwritten and the file gets smaller."""
+        """Run ``work`` like `write`; the file gets smaller, and the log forgets what it deleted."""
 
         def transaction(connection: apsw.Connection) -> T:
-            connection.pragma("secure_delete", True)
-            try:
-                result = work(connection)
-                connection.pragma("incremental_vacuum")
-                return result
-            finally:
-                connection.pragma("secure_delete", False)
+            result = work(connection)
+            connection.pragma("incremental_vacuum")
+            return result
 
         result = self.write(transaction)
-        self.read(self._empty_log)
+        self._log_emptied = self.read(self._empty_log)
         return result
 
-    def _empty_log(self, connection: apsw.Connection) -> None:
+    def _empty_log(self, connection: apsw.Connection) -> bool:
         # The log still has the erased pages as they were. Readers may hold it for a moment; the
         # next one who empties it will succeed.
         wait_for_locks(connection, 1.0)
         try:
-            with suppress(apsw.BusyError):
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return False
         finally:
             wait_for_locks(connection, self._busy_timeout)
+        return True
+
+    def leftovers(self) -> list[str]:
+        """Name files that may still hold what was erased: a log that is in use, older copies."""
+        found = []
+        if not self._log_emptied:
+            found.append(f"{self.path}-wal: somebody was reading; holdfast gc empties it")
+        copies = sorted(self.path.parent.glob(f"{glob.escape(self.path.name)}.backup-*"))
+        return found + [f"{one}: made before a migration; remove it yourself" for one in copies]
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` in a write transaction; its effects are durable when this returns."""
@@ -412,6 +420,8 @@ def prepare(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
     # Otherwise SQLite looks at the values of parameters and plans many statements at every use.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    # What is deleted is overwritten: also what was trimmed long before somebody erases its session.
+    connection.pragma("secure_delete", True)
     connection.pragma("synchronous", "FULL")
     # On macOS a plain fsync ends in the drive's own cache; elsewhere these change nothing.
     connection.pragma("fullfsync", True)

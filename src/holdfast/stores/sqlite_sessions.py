@@ -201,10 +201,13 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
         check_filter(session_id, "session id", str)
 
         def erase(connection: apsw.Connection) -> bool:
+            found = self._session_row(connection, session_id)
+            if found is None:
+                return False
             snapshots = self._snapshots_of(connection, text_list([session_id]))
             connection.execute(SQL["sessions.delete"], (self.tenant, session_id))
-            if not connection.changes():
-                return False
+            connection.execute(SQL["sqlite.erase.links"], (self.tenant, session_id))
+            connection.execute(SQL["sqlite.erase.agent"], (self.tenant, found[1]))
             self._remove_snapshots(connection, snapshots)
             self._sweep(connection)
             return True
@@ -231,6 +234,20 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
             return erased
 
         return self._file.erase(erase)
+
+    def erase_tenant(self) -> int:
+        def erase(connection: apsw.Connection) -> int:
+            erased = len(all_rows(connection, "sqlite.sessions.ids", (self.tenant,)))
+            connection.execute(SQL["sqlite.erase.tenant"], {"tenant": self.tenant})
+            while True:
+                connection.execute(SQL["sqlite.erase.deepest_agents"], (self.tenant,))
+                if not connection.changes():
+                    return erased
+
+        return self._file.erase(erase)
+
+    def leftovers(self) -> list[str]:
+        return self._file.leftovers()
 
     def copy_session(
         self,

@@ -440,6 +440,34 @@ class SessionContract(Contract):
         assert store.read_chunks(list(own.chunks)) == dict(shared.chunks)
         assert store.gc(dry_run=True).chunks == 0
 
+    def test_an_agent_goes_with_the_last_session_that_needs_it(self, store: Store) -> None:
+        boss = store.create_agent(agent())
+        worker = agent(parent_id=boss.id)
+        first, second = (session(agent_id=worker.id, agent=worker) for _ in range(2))
+        store.create_session(first)
+        store.create_session(second)
+        store.put(checkpoint(first.id))
+        assert store.delete_session(first.id)
+        assert store.find_agent(worker.id) is not None
+        assert store.latest_of_agent(worker.id) is None
+        assert store.delete_session(second.id)
+        assert [one.id for one in store.list_agents()] == [boss.id]
+
+    def test_an_agent_with_children_stays_when_its_session_is_erased(self, store: Store) -> None:
+        boss = agent()
+        owner = store.create_session(session(agent_id=boss.id, agent=boss))
+        child = store.create_agent(agent(parent_id=boss.id))
+        assert store.delete_session(owner.id)
+        assert {one.id for one in store.list_agents()} == {boss.id, child.id}
+
+    def test_nobody_goes_on_from_an_erased_session(self, store: Store) -> None:
+        before = store.create_session(session())
+        after = store.create_session(session(continues_id=before.id))
+        assert store.delete_session(before.id)
+        found = store.find_session(after.id)
+        assert found is not None
+        assert found.continues_id is None
+
     def test_an_erased_session_can_be_created_anew(self, store: Store) -> None:
         draft = session()
         store.create_session(draft)

@@ -8,7 +8,7 @@ from holdfast.errors import CheckpointNotFound, ChunksMissing, SessionNotFound
 from holdfast.model import CheckpointQuery
 from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store
-from holdfast.testing.drafts import Contract, checkpoint, refs_to, session
+from holdfast.testing.drafts import Contract, agent, checkpoint, refs_to, session, write
 
 
 class TenantContract(Contract):
@@ -58,6 +58,36 @@ class TenantContract(Contract):
         assert store.delete_session(mine.id)
         assert store.total_bytes() == 0
         assert neighbour.read_chunks([digest_of(content)]) == {digest_of(content): content}
+
+    def test_a_tenant_is_erased_whole_and_its_neighbour_keeps_everything(
+        self, store: Store, neighbour: Store
+    ) -> None:
+        content = b"the same content" * 10
+        for one in (store, neighbour):
+            boss = one.create_agent(agent())
+            worker = one.create_agent(agent(parent_id=boss.id))
+            owner = session(id="same id", agent_id=worker.id)
+            one.create_session(owner)
+            one.create_session(session())
+            one.put_pack("a" * 40, needs=[], data=b"pack")
+            one.put(checkpoint(owner.id, contents=[content], workspace_commit="a" * 40))
+            one.put_writes(owner, "", "e", [write(contents=[b"written"])])
+            one.append_log(owner.id, "info", "hello")
+            one.create_agent(agent(parent_id=worker.id))
+        kept = neighbour.read_session("same id")
+        assert store.erase_tenant() == 2
+        assert store.list_sessions() == []
+        assert store.list_agents() == []
+        assert store.list_checkpoints(CheckpointQuery()) == []
+        assert store.pack_usage().packs == 0
+        assert store.total_bytes() == 0
+        assert store.leftovers() == []
+        assert store.erase_tenant() == 0
+        assert neighbour.read_session("same id") == kept
+        assert neighbour.read_chunks([digest_of(content)]) == {digest_of(content): content}
+        assert neighbour.pack_usage().packs == 1
+        assert len(neighbour.list_agents()) == 4
+        store.put(checkpoint("same id", session=session(id="same id")))
 
     def test_a_neighbours_ids_stand_in_the_way_without_being_shown(
         self, store: Store, neighbour: Store

@@ -52,6 +52,14 @@ def read_cache(store: PrivateStore) -> dict[str, Any]:
     return note if own and not store.index.is_symlink() else {}
 
 
+def forget_cache(store: PrivateStore) -> None:
+    """Have the next capture begin anew, with nothing that the last one left."""
+    # In this order: an index without its note counts for nothing.
+    store.notes.remove(NOTE)
+    store.index.unlink(missing_ok=True)
+    store.release_last()
+
+
 def made_in(store: PrivateStore) -> list[int]:
     """Return what tells this store from a copy, and the index that a note is about from others.
 

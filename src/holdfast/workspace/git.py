@@ -41,7 +41,7 @@ from holdfast.workspace.base import (
     Usage,
     readable,
 )
-from holdfast.workspace.basis import NOTE, read_cache
+from holdfast.workspace.basis import NOTE, forget_cache, read_cache
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between, count_between, text_between
 from holdfast.workspace.details import Details
@@ -336,11 +336,18 @@ class Workspace:
         )
 
     def gc(
-        self, needed: Callable[[], Collection[str]], *, dry_run: bool = False, repack: bool = True
+        self,
+        needed: Callable[[], Collection[str]],
+        *,
+        dry_run: bool = False,
+        repack: bool = True,
+        last: bool = True,
     ) -> Sweep:
         """Let go of this group's snapshots that ``needed()`` does not name, and free their room.
 
         Saves wait meanwhile: ``needed`` is asked when none is between its capture and its checkpoint.
+        The last snapshot stays, since the next capture builds on it; with ``last=False`` it goes as
+        well, and the next capture reads every file.
         """
         if not self._store.exists():
             return Sweep(0, 0, dry_run)
@@ -353,6 +360,8 @@ class Workspace:
             if not dry_run:
                 self._store.hold_last(read_cache(self._store).get("commit"))
                 self._store.release(self._group, sorted(orphans))
+                if not last and not self._store.holds(self.last()):
+                    forget_cache(self._store)
                 if repack:
                     self._store.repack()
             freed = 0 if dry_run else max(0, before - self._store.size())

@@ -262,6 +262,14 @@ class PrivateStore:
         if commit is not None and read_bytes(self.home / _LAST).strip() != commit.encode():
             self.git.run("update-ref", _LAST, commit)
 
+    def holds(self, commit: str | None) -> bool:
+        """Whether anybody needs a commit, other than the next capture to build on it."""
+        return any(commit in commits for commits in self.kept().values())
+
+    def release_last(self) -> None:
+        """Let go of what the next capture would have built on."""
+        self.git.run("update-ref", "-d", _LAST)
+
     def kept(self, group: str | None = None) -> dict[str, set[str]]:
         """Return the commits that are held, by group."""
         prefix = f"{_REFS}/{group}" if group is not None else _REFS

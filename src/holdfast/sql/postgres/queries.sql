@@ -526,6 +526,9 @@ WHERE holdfast.as_tenant(%(tenant)s);
 SELECT holdfast.erase_threads(
     %(tenant)s, %(ids)s::text[], %(namespace)s, %(agent_id)s::uuid);
 
+-- name: postgres.erase_tenant
+SELECT holdfast.erase_tenant(%(tenant)s);
+
 -- name: postgres.gc
 SELECT chunks, bytes, writes FROM holdfast.sweep(%(tenant)s, NULL, %(dry_run)s);
 

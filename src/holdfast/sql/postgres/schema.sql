@@ -1343,6 +1343,24 @@ LANGUAGE sql STABLE AS $$
                       AND c.workspace_commit IS NOT NULL), '{}') AS b)
 $$;
 
+-- Lets go of what other rows say of erased sessions: that one went on from another. An agent whom nobody
+-- needs any more goes with them. Needs the tenant's lock.
+CREATE FUNCTION holdfast.forget_sessions(p_tenant text, p_sessions text[], p_agents uuid[])
+RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE holdfast.sessions AS s SET continues_id = NULL
+     WHERE s.tenant = p_tenant AND s.continues_id = ANY (p_sessions);
+    DELETE FROM holdfast.agents AS a
+     WHERE a.tenant = p_tenant AND a.id = ANY (p_agents)
+       AND NOT EXISTS (SELECT FROM holdfast.sessions AS s
+                        WHERE s.tenant = p_tenant AND s.agent_id = a.id)
+       AND NOT EXISTS (SELECT FROM holdfast.session_checkpoints AS c
+                        WHERE c.tenant = p_tenant AND c.agent_id = a.id)
+       AND NOT EXISTS (SELECT FROM holdfast.agents AS child
+                        WHERE child.tenant = p_tenant AND child.parent_id = a.id);
+END $$;
+
 -- Removes chunks that nothing refers to; with p_session it first erases that session. The long look
 -- happens without the lock. Under it follows what has become referenced since, and then the whole
 -- removal, so nobody ever sees an index chunk without the chunks below it.
@@ -1356,6 +1374,7 @@ DECLARE
     orphaned_before timestamptz := clock_timestamp() - interval '1 day';
     look record;
     snapshots text[];
+    worker uuid;
 BEGIN
     PERFORM holdfast.as_tenant(p_tenant);
     chunks := 0;
@@ -1395,8 +1414,10 @@ BEGIN
     PERFORM holdfast.lock_tenant(p_tenant, true);
     IF p_session IS NOT NULL THEN
         snapshots := holdfast.snapshots_of(p_tenant, ARRAY[p_session]);
-        DELETE FROM holdfast.sessions AS s WHERE s.tenant = p_tenant AND s.id = p_session;
+        DELETE FROM holdfast.sessions AS s WHERE s.tenant = p_tenant AND s.id = p_session
+        RETURNING s.agent_id INTO worker;
         erased := FOUND;
+        PERFORM holdfast.forget_sessions(p_tenant, ARRAY[p_session], ARRAY[worker]);
         IF snapshots <> '{}' THEN
             PERFORM holdfast.remove_packs(p_tenant, snapshots, NULL, false);
         END IF;
@@ -1460,5 +1481,21 @@ BEGIN
     RETURN erased;
 END $$;
 
+-- Erases all that a tenant has, and returns how many sessions it had.
+CREATE FUNCTION holdfast.erase_tenant(p_tenant text)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    erased bigint;
+BEGIN
+    PERFORM holdfast.lock_tenant(p_tenant, true);
+    DELETE FROM holdfast.sessions AS s WHERE s.tenant = p_tenant;
+    GET DIAGNOSTICS erased = ROW_COUNT;
+    DELETE FROM holdfast.agents AS a WHERE a.tenant = p_tenant;
+    DELETE FROM holdfast.chunks AS k WHERE k.tenant = p_tenant;
+    DELETE FROM holdfast.workspace_packs AS w WHERE w.tenant = p_tenant;
+    RETURN erased;
+END $$;
+
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:d63f2d947402cdbd5f897b9efaf8fb62f27a91a30fc1be8c4c2527e6a8b94d3e');
+    (1, 'sha256:be0a04f2df6ad5f7b7394a6bffa0c037decc9eb20c717e4fd36358b1c51b7a11');

@@ -533,6 +533,28 @@ FROM checkpoint_writes WHERE tenant = ? AND session_id = ?
 -- name: sqlite.copy.writes.where.checkpoint
 AND namespace = ? AND external_id = ?
 
+-- name: sqlite.sessions.ids
+SELECT id FROM sessions WHERE tenant = ?;
+
+-- name: sqlite.erase.agent
+DELETE FROM agents WHERE tenant = ?1 AND id = ?2
+    AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant = ?1 AND agent_id = ?2)
+    AND NOT EXISTS (SELECT 1 FROM session_checkpoints WHERE tenant = ?1 AND agent_id = ?2)
+    AND NOT EXISTS (SELECT 1 FROM agents WHERE tenant = ?1 AND parent_id = ?2);
+
+-- name: sqlite.erase.links
+UPDATE sessions SET continues_id = NULL WHERE tenant = ? AND continues_id = ?;
+
+-- name: sqlite.erase.tenant
+-- What hangs on sessions goes with them. Children before their parents.
+DELETE FROM sessions WHERE tenant = :tenant;
+DELETE FROM chunks WHERE tenant = :tenant;
+DELETE FROM workspace_packs WHERE tenant = :tenant;
+
+-- name: sqlite.erase.deepest_agents
+DELETE FROM agents WHERE tenant = ?1
+    AND depth_level = (SELECT max(depth_level) FROM agents WHERE tenant = ?1);
+
 -- name: sqlite.erase.found
 SELECT id FROM sessions WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1;
 

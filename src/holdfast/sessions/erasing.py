@@ -1,0 +1,68 @@
+"""Erasing for good: rows, content, snapshots of files, and the lines that a project's error log has.
+
+The database comes first, in one transaction. What is left of the project's own files is then found by what
+the database no longer names, so a kill in between, or a store that is busy, is made good by erasing again
+or by ``gc``; what could not be freed is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.autosave.fallback import FallbackLog
+from holdfast.errors import WorkspaceError
+from holdfast.sessions.files import ProjectFiles
+from holdfast.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What was erased, and what may be left.
+
+    ``left`` names files that may still hold something, each with the reason: a log that somebody was
+    reading, copies from before a migration, snapshots that could not be freed now.
+    """
+
+    sessions: int
+    snapshots: int
+    file_bytes: int
+    left: tuple[str, ...]
+
+
+def erase_session(
+    store: Store, files: ProjectFiles | None, project_dir: Path, session_id: str
+) -> Erasure | None:
+    """Erase one session; None if there is none of that id."""
+    if not store.delete_session(session_id):
+        return None
+    return _clean_up(store, files, project_dir, erased=1, sessions=[session_id])
+
+
+def erase_tenant(store: Store, files: ProjectFiles | None, project_dir: Path) -> Erasure:
+    """Erase all that the store's tenant has."""
+    return _clean_up(store, files, project_dir, erased=store.erase_tenant(), sessions=None)
+
+
+def _clean_up(
+    store: Store,
+    files: ProjectFiles | None,
+    project_dir: Path,
+    *,
+    erased: int,
+    sessions: Collection[str] | None,
+) -> Erasure:
+    left = store.leftovers()
+    snapshots = file_bytes = 0
+    if files is not None:
+        try:
+            swept, packs = files.sweep(last=False)
+            snapshots, file_bytes = swept.snapshots, swept.bytes + packs.bytes
+        except WorkspaceError as error:
+            left.append(f"snapshots of files: {error}; holdfast gc frees them")
+    try:
+        FallbackLog(project_dir).forget(store.tenant, sessions)
+    except OSError as error:
+        left.append(f"{FallbackLog(project_dir).path}: {error.strerror}")
+    return Erasure(erased, snapshots, file_bytes, tuple(left))

@@ -1,0 +1,77 @@
+"""`holdfast erase` asks, erases for good, and says what is left."""
+
+import json
+from pathlib import Path
+
+from holdfast import SessionManager
+from holdfast.hooks.desk import Desk
+from tests.cli.conftest import CommandLine
+from tests.cli.terminal import on_terminal
+
+
+def test_a_session_is_erased_and_the_others_stay(cli: CommandLine, manager: SessionManager) -> None:
+    doomed = manager.create_session("tester", session_id="doomed-one")
+    kept = manager.create_session("tester")
+    doomed.save_checkpoint("one", state={"n": 1})
+    doomed.close()
+    erased = cli.json("erase", "--session", "doomed-one", "--yes")["erasure"]
+    assert (erased["sessions"], erased["snapshots"], erased["left"]) == (1, 1, [])
+    assert [one["id"] for one in cli.json("sessions")["sessions"]] == [kept.id]
+    assert cli("erase", "--session", "doomed-one", "--yes").code == 3
+
+
+def test_a_tenant_is_erased_whole(cli: CommandLine) -> None:
+    cli.save("mine", {"n": 1})
+    cli.save("theirs", {"n": 2}, "--tenant", "other")
+    assert cli.ok("erase", "--all", "--yes", "--tenant", "other").startswith("erased 1 session")
+    assert cli.json("sessions", "--tenant", "other")["sessions"] == []
+    assert len(cli.json("sessions")["sessions"]) == 1
+
+
+def test_it_says_what_to_erase_and_never_guesses(cli: CommandLine) -> None:
+    cli.save("one", {})
+    for arguments in ((), ("--yes",), ("--all", "--session", "x", "--yes")):
+        answer = cli("erase", *arguments)
+        assert answer.code == 2
+        assert "say what to erase" in answer.err
+    assert "nobody to ask" in cli("erase", "--all").err
+    assert "nobody to ask" in cli("erase", "--all", "--json").err
+    assert len(cli.json("sessions")["sessions"]) == 1
+
+
+def test_it_shows_what_goes_and_asks(cli: CommandLine) -> None:
+    cli.save("one", {}, "--task", "Paint the fence")
+    drawn = on_terminal("erase", "--all", cwd=cli.project, typed="n\n", code=1)
+    assert "Paint the fence" in drawn
+    assert "nothing was erased" in drawn
+    assert len(cli.json("sessions")["sessions"]) == 1
+    drawn = on_terminal("erase", "--all", cwd=cli.project, typed="y\n")
+    assert "erased 1 session" in drawn
+    assert cli.json("sessions")["sessions"] == []
+
+
+def test_what_hooks_and_save_points_left_in_the_project_goes_too(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    for name in ("gone", "kept"):
+        session = manager.create_session(
+            "tester", session_id=name, metadata={"agent_session": f"claude-code:{name}"}
+        )
+        session.close()
+        desk = Desk(str(cli.project), "claude-code", name)
+        desk.prepare()
+        desk.append({"tool": "Edit", "paths": [name]})
+        desk.write_note({"n": 1})
+        folder = cli.project / ".claude" / "checkpoints" / f"checkpoint-{name}"
+        folder.mkdir(parents=True)
+        (folder / ".holdfast").write_text(json.dumps({"session": name, "checkpoint": "c"}))
+    cli.ok("erase", "--session", "gone", "--yes")
+    left = {path.name for path in _files(cli.project / ".agents" / "hooks")}
+    assert left == {"claude-code-kept.jsonl", "claude-code-kept.json"}
+    assert [path.name for path in (cli.project / ".claude" / "checkpoints").iterdir()] == [
+        "checkpoint-kept"
+    ]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]

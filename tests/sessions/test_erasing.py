@@ -1,0 +1,212 @@
+"""What is erased is gone: from every table, from the file and its free pages, from the snapshots."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from holdfast import SessionManager
+from holdfast.autosave.fallback import Entry, FallbackLog
+from holdfast.sessions import Session
+from holdfast.sql import TENANT_TABLES
+from tests.stores.postgres_drafts import connect
+
+GONE = "gone-with-the-wind"
+KEPT = "kept-for-good"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return cast("str", request.param)
+
+
+@pytest.fixture
+def url(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    if kind == "postgres":
+        return cast("str", request.getfixturevalue("postgres_url"))
+    # Uncompressed, so that whatever is left can be found.
+    return "memory:" if kind == "memory" else f"sqlite:///{tmp_path}/data/s.db?compress=off"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "shared.txt").write_text(f"{KEPT} in a file")
+    return folder
+
+
+@pytest.fixture
+def manager(url: str, project: Path) -> Iterator[SessionManager]:
+    with SessionManager.open(url, project_dir=project) as opened:
+        yield opened
+
+
+def work(manager: SessionManager, mark: str) -> Session:
+    """A session that leaves its mark wherever it can, and much of it removed again already."""
+    before = manager.create_session("worker", session_id=f"{mark}-before")
+    session = manager.create_session(
+        "worker",
+        session_id=mark,
+        agent_name=f"{mark} agent",
+        task_description=f"{mark} task",
+        metadata={"note": f"{mark} metadata"},
+        continues=before.id,
+    )
+    before.close()
+    own = manager.project_dir / f"{mark}.txt"
+    own.write_text(f"{mark} file " + os.urandom(20_000).hex())
+    # More than are kept: the first are trimmed, their content is left over.
+    for number in range(8):
+        session.save_checkpoint(
+            f"{mark} {number}",
+            state={
+                "small": f"{mark} {number}",
+                "large": [f"{mark} {number} {n}" for n in range(900)],
+            },
+            retention_class="automatic",
+            metadata={"m": f"{mark} checkpoint"},
+        )
+    session.save_checkpoint(f"{mark} named", state={"s": f"{mark} overwritten"})
+    session.save_checkpoint(f"{mark} named", state={"s": f"{mark} again"}, overwrite=True)
+    own.unlink()
+    session.log("info", f"{mark} log", data={"data": f"{mark} in a log"})
+    session.step(f"{mark} step", lambda: f"{mark} result")
+    entry = Entry(at="2026-01-01T00:00:00Z", message=f"{mark} failed", session_id=session.id)
+    FallbackLog(manager.project_dir).append(entry)
+    session.close()
+    return session
+
+
+def traces(manager: SessionManager, kind: str, url: str, mark: str) -> list[str]:
+    """Name every place that has the mark."""
+    found = [str(path) for path in files_of(manager, url) if mark.encode() in path.read_bytes()]
+    home = manager.project_dir / ".agents" / "workspace.git"
+    everything = ("cat-file", "--batch-all-objects", "--batch", "--buffer")
+    objects = subprocess.run(
+        ["git", f"--git-dir={home}", *everything], capture_output=True, check=True
+    )
+    if mark.encode() in objects.stdout:
+        found.append("an object of the private store")
+    if kind == "postgres":
+        with connect(url) as connection:
+            found += rows_with(connection, mark)
+    if kind == "memory":
+        tables = {
+            name: repr(value) for name, value in vars(manager.store).items() if name != "cache"
+        }
+        found += [name for name, text in tables.items() if mark in text]
+    return found
+
+
+def files_of(manager: SessionManager, url: str) -> Iterator[Path]:
+    yield from (path for path in (manager.project_dir / ".agents").rglob("*") if path.is_file())
+    if url.startswith("sqlite"):
+        yield from Path(url.removeprefix("sqlite:///").partition("?")[0]).parent.iterdir()
+
+
+def rows_with(connection: psycopg.Connection[Any], mark: str) -> list[str]:
+    found = []
+    for table in TENANT_TABLES:
+        query = sql.SQL(
+            "SELECT count(*) FROM {} AS t WHERE t::text LIKE %s OR t::text LIKE %s"
+        ).format(sql.Identifier(table))
+        hexadecimal = mark.encode().hex()
+        row = connection.execute(query, [f"%{mark}%", f"%{hexadecimal}%"]).fetchone()
+        if row != (0,):
+            found.append(table)
+    return found
+
+
+@pytest.mark.row("S3-36")
+def test_nothing_is_left_of_an_erased_session(manager: SessionManager, kind: str, url: str) -> None:
+    gone, kept = work(manager, GONE), work(manager, KEPT)
+    later = manager.create_session("worker", session_id="later", continues=gone.id)
+    assert len(traces(manager, kind, url, GONE)) >= 3
+    for session_id in (gone.id, f"{GONE}-before"):
+        erased = manager.delete_session(session_id)
+        assert (erased.sessions, erased.left) == (1, ())
+    assert traces(manager, kind, url, GONE) == []
+    assert manager.get_session(later.id).record.continues_id is None
+    assert kept.get_checkpoint(f"{KEPT} named").state == {"s": f"{KEPT} again"}
+    assert manager.verify().damaged == ()
+    # The files that the other session saved are all there, and the next save begins anew.
+    checkpoint = manager.get_checkpoint(kept.latest_checkpoint().id)
+    names = {one.path for one in manager.list_files(checkpoint)}
+    assert names == {"shared.txt", f"{KEPT}.txt"}
+    later.save_checkpoint("after", state={})
+    assert manager.verify().damaged == ()
+
+
+def test_nothing_is_left_of_an_erased_tenant(
+    manager: SessionManager, kind: str, url: str, project: Path
+) -> None:
+    work(manager, GONE)
+    other = SessionManager.open(url, project_dir=project, tenant="other")
+    with other:
+        if kind != "memory":
+            kept = work(other, KEPT)
+        erased = manager.erase_tenant()
+        assert (erased.sessions, erased.left) == (2, ())
+        assert erased.snapshots >= 1
+        assert traces(manager, kind, url, GONE) == []
+        assert manager.erase_tenant().sessions == 0
+        if kind != "memory":
+            assert kept.get_checkpoint(f"{KEPT} named").state == {"s": f"{KEPT} again"}
+            assert other.verify().damaged == ()
+
+
+def test_a_reader_that_holds_the_log_is_named(tmp_path: Path) -> None:
+    import apsw
+
+    path = tmp_path / "s.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.create_session("worker")
+        session.save_checkpoint("one", state={"s": GONE * 1000})
+        reader = apsw.Connection(str(path))
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM sessions").get == 1
+        session.close()
+        (left,) = manager.delete_session(session.id).left
+        assert left.startswith(f"{path}-wal:")
+        reader.close()
+        manager.gc()
+        assert manager.store.leftovers() == []
+        for file in tmp_path.iterdir():
+            assert GONE.encode() not in file.read_bytes()
+
+
+def test_copies_from_before_a_migration_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    (tmp_path / "s.db.backup-v1").write_bytes(b"old")
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.create_session("worker")
+        session.close()
+        (left,) = manager.delete_session(session.id).left
+    assert left.startswith(f"{path}.backup-v1:")
+
+
+def test_the_error_log_keeps_what_is_about_others(tmp_path: Path) -> None:
+    log = FallbackLog(tmp_path, max_bytes=250)
+    for session_id, tenant in (("a", None), ("b", "default"), ("a", "other"), ("a", "default")):
+        log.append(Entry(at="t", message="m", session_id=session_id, tenant=tenant))
+    with log.path.open("a") as file:
+        file.write("torn\n")
+    log.forget("default", ["a"])
+    assert [(one.session_id, one.tenant) for one in log.entries()] == [
+        ("b", "default"),
+        ("a", "other"),
+    ][-len(log.entries()) :]
+    assert ("a", "other") in [(one.session_id, one.tenant) for one in log.entries()]
+    assert log.path.stat().st_mode & 0o777 == 0o600
+    log.forget("other", None)
+    assert [one.tenant for one in log.entries() if one.tenant == "other"] == []
+    assert all(json.loads(line)["session_id"] == "b" for line in log.path.read_text().splitlines())
