@@ -213,7 +213,7 @@ def test_a_thousand_attempts_on_a_shared_pool_reach_nothing(
     """One role serves both tenants, on connections that the victim used a moment ago."""
     schema = schema_of(postgres_url)
     with role_of(postgres_url, "app") as url, pool_of(url) as pool:
-        served = PostgresStore(postgres_url, tenant="acme", pool=pool)
+        served = PostgresStore(postgres_url, tenant="acme", pool=pool, sealed=True)
         thief = PostgresStore(postgres_url, tenant="rival", pool=pool)
         thief.put(checkpoint("rival-1", session=session(id="rival-1"), contents=[b"own"]))
         before = rows_of(administrator, "acme")
