@@ -30,6 +30,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _aside(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in an empty directory: the working directory is a project whose files get captured."""
     monkeypatch.chdir(tmp_path_factory.mktemp("project"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture(scope="session")

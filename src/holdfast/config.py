@@ -265,6 +265,16 @@ def agent_home(agent: str) -> Path:
         raise InvalidConfiguration("there is no home directory; set HOME") from None
 
 
+def user_state_dir() -> Path | None:
+    """Return where Holdfast keeps what belongs to this user and to no project; None without a home."""
+    chosen = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        state = Path(chosen) if os.path.isabs(chosen) else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return state / "holdfast"
+
+
 def load_config(
     project_dir: str | Path | None = None,
     *,

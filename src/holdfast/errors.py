@@ -22,6 +22,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── AgentSettingsRefused
     │   ├── NotInitialised
     │   ├── CommandNotFound
+    │   ├── CommandNotTrusted
     │   ├── ProviderTooSlow
     │   ├── InvalidStep
     │   ├── ArgumentsNotFingerprintable
@@ -304,6 +305,12 @@ class CommandNotFound(InputError):
 
     code = "command_not_found"
     exit_code = 127
+
+
+class CommandNotTrusted(InputError):
+    """A session's command was not recorded by this user on this machine, so it was not started."""
+
+    code = "command_not_trusted"
 
 
 class WorkspaceRefused(InputError):

@@ -24,8 +24,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from holdfast import trust
 from holdfast.config import AGENTS_DIR
-from holdfast.errors import CheckpointBusy, CommandNotFound, IllegalTransition, NotResumable
+from holdfast.errors import (
+    CheckpointBusy,
+    CommandNotFound,
+    CommandNotTrusted,
+    IllegalTransition,
+    NotResumable,
+)
 from holdfast.model import utc_now
 from holdfast.redaction import placeholders_in
 from holdfast.sessions import Session, SessionManager
@@ -71,15 +78,21 @@ def start(
         task_description=task or shlex.join(command),
         metadata={COMMAND: list(command), _DIRECTORY: _directory(manager)},
     )
+    trust.remember(session.id, _recorded(session.metadata))
     return _watch(session, program, command, manager.project_dir, interval, brief=None)
 
 
 def start_again(
-    manager: SessionManager, session: Session, *, interval: float | None = 30.0
+    manager: SessionManager,
+    session: Session,
+    *,
+    interval: float | None = 30.0,
+    trusted: bool = False,
 ) -> Outcome:
     """Run a resumed session's command once more, with the brief at hand.
 
-    Raises `NotResumable` for a session that no command was kept with.
+    Raises `NotResumable` for a session that no command was kept with, and `CommandNotTrusted` for one that
+    this user did not record on this machine, unless it is said to be ``trusted``.
     """
     command = session.metadata.get(COMMAND)
     if not command:
@@ -87,6 +100,14 @@ def start_again(
             f"session {session.id} was not started by `holdfast run`, so there is no command to start "
             "again; resume it in your program"
         )
+    if not trusted and not trust.is_known(session.id, _recorded(session.metadata)):
+        session.pause("its command is not trusted here")
+        raise CommandNotTrusted(
+            f"session {session.id} wants to run {_shown(command)}. You did not record that on this "
+            "machine, so nothing was started: look at it, and resume with --trust to start it, or with "
+            "--no-start to go on without it"
+        )
+    trust.remember(session.id, _recorded(session.metadata))
     command = _with_secrets(session, command)
     program = _find(command)
     brief = _write_brief(manager.project_dir, session)
@@ -101,11 +122,13 @@ def start_due(
     interval: float | None = 30.0,
     clock: Callable[[], datetime] = utc_now,
     wait: Callable[[float], None] = time.sleep,
+    trusted: bool = False,
 ) -> list[Outcome]:
     """Start parked sessions again whose time has come, each once and ``limit`` at most.
 
-    Waits up to ``within`` seconds for the next one to be due. Sessions without a command, and those that
-    somebody else has taken meanwhile, are passed over.
+    Waits up to ``within`` seconds for the next one to be due. Sessions without a command, those whose command
+    this user did not record here (unless ``trusted``), and those that somebody else has taken meanwhile, are
+    passed over.
     """
     outcomes: list[Outcome] = []
     tried: set[str] = set()
@@ -117,6 +140,7 @@ def start_due(
             if one.paused_until is not None
             and one.id not in tried
             and (one.metadata or {}).get(COMMAND)
+            and (trusted or trust.is_known(one.id, _recorded(one.metadata or {})))
         ]
         if not parked or min(parked)[0] > end:
             break
@@ -129,12 +153,24 @@ def start_due(
             session = manager.resume_session(session_id)
         except (CheckpointBusy, IllegalTransition):
             continue
-        outcomes.append(start_again(manager, session, interval=interval))
+        outcomes.append(start_again(manager, session, interval=interval, trusted=trusted))
     return outcomes
+
+
+def _recorded(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a session keeps of its command: the words, and where they are said."""
+    return {name: metadata.get(name) for name in (COMMAND, _DIRECTORY)}
+
+
+def _shown(command: object) -> str:
+    words = command if isinstance(command, list) else [command]
+    return repr(shlex.join(map(str, words)))
 
 
 def _with_secrets(session: Session, command: Sequence[str]) -> list[str]:
     """Return a kept command with the secrets that were taken out of it."""
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise NotResumable(f"session {session.id} keeps no command but {command!r:.80}")
     whole: list[str] = session.redaction.bringing_back(True).filled(list(command))
     if missing := sorted(set(placeholders_in(whole))):
         names = ", ".join(map(str, missing))
@@ -232,6 +268,7 @@ def _conclude(session: Session, state: dict[str, Any], exit_code: int) -> None:
     if exit_code == 0:
         session.save_checkpoint(state=state, retention_class="automatic")
         session.complete()
+        trust.forget(session.id, _recorded(session.metadata))
     elif exit_code in (-signal.SIGINT, 128 + signal.SIGINT):
         session.pause("interrupted", state=state)
     else:

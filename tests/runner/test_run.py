@@ -160,12 +160,12 @@ def test_what_is_no_program_starts_nothing(project: Path) -> None:
 
 @pytest.mark.row("B6")
 def test_a_parked_session_is_started_once_when_its_time_has_come(project: Path) -> None:
-    program = "import sys; sys.exit(5)"
+    program = "import os, sys; os.path.exists('go') or sys.exit(5); open('ran', 'a').write('x')"
     assert holdfast(project, "run", "--", sys.executable, "-c", program).returncode == 5
+    (project / "go").touch()
     with SessionManager.open(project_dir=project) as manager:
         [record] = manager.list_sessions()
         session = manager.resume_session(record.id)
-        session.update_metadata({"command": [sys.executable, "-c", "open('ran', 'a').write('x')"]})
         until = utc_now() + timedelta(seconds=6)
         session.pause("rate_limit", until=until)
     assert holdfast(project, "resume", "--when-due").returncode == 0

@@ -23,6 +23,11 @@ from holdfast.sessions import Checkpoint, Session
     help="Start the program of a session that `run` began; the default.",
 )
 @click.option(
+    "--trust",
+    is_flag=True,
+    help="Start a command that you did not record on this machine, too.",
+)
+@click.option(
     "--when-due",
     is_flag=True,
     help="Start parked sessions whose time has come, each once, rather than the one named.",
@@ -48,6 +53,7 @@ def command(
     session: str | None,
     checkpoint: str | None,
     start: bool,
+    trust: bool,
     when_due: bool,
     limit: int,
     within: float,
@@ -60,6 +66,9 @@ def command(
     HOLDFAST_BRIEF naming a file that tells where it was. Another one becomes active and is held for
     this command only: a program that calls resume_session goes on with it.
 
+    A session may come from somebody else, in a bundle or with a cloned project. A command that you did not
+    record on this machine is shown and not started, unless you say --trust.
+
     --when-due is for a timer: it starts sessions that were paused until a time that has come. The
     setting run.when_due = false in .agents/holdfast.toml turns it off.
 
@@ -70,7 +79,7 @@ def command(
       holdfast resume --when-due --within 3600 --limit 3
     """
     if when_due:
-        _start_due(common, limit, within)
+        _start_due(common, limit, within, trusted=trust)
         return
     with common.open(owner=runner.owner_of(new_id())) as manager:
         resumed = manager.resume_session(session, checkpoint=checkpoint, take_over=take_over)
@@ -79,7 +88,7 @@ def command(
         tasks = [] if found is None else found.task_state["tasks"]
         lineage = [one.id for one in resumed.lineage()[1:]]
         if start and runner.COMMAND in resumed.metadata:
-            outcome = runner.start_again(manager, resumed)
+            outcome = runner.start_again(manager, resumed, trusted=trust)
             if common.json:
                 answer({"run": {"session_id": outcome.session_id, "exit_code": outcome.exit_code}})
             end_like(outcome)
@@ -106,13 +115,13 @@ def command(
             print_line(("  next  ", "dim"), one_line(str(task.get("title") or task["id"])))
 
 
-def _start_due(common: Common, limit: int, within: float) -> None:
+def _start_due(common: Common, limit: int, within: float, *, trusted: bool) -> None:
     if not load_config(common.project_dir).run.when_due:
         raise InvalidConfiguration(
             "run.when_due is off in .agents/holdfast.toml: nothing was started"
         )
     with common.open(owner=runner.owner_of(new_id())) as manager:
-        outcomes = runner.start_due(manager, limit=limit, within=within)
+        outcomes = runner.start_due(manager, limit=limit, within=within, trusted=trusted)
     if common.json:
         answer(
             {
