@@ -9,9 +9,11 @@ from pathlib import Path
 def sync_directory(path: Path) -> None:
     """Put the names in a directory on the disk.
 
-    Raises `OSError` where that fails, and on systems that do not open directories at all; whether that
-    matters is for the caller to say.
+    Raises `OSError` where that fails. Windows does not open directories; there the file system keeps
+    the order of names itself.
     """
+    if os.name == "nt":
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -200,7 +200,8 @@ def _write_brief(project_dir: Path, session: Session) -> Path:
     folder = project_dir / AGENTS_DIR / _BRIEFS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{session.id}.md"
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(path, flags, 0o600)
     with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(session.brief().text)
     return path

@@ -64,6 +64,9 @@ def started_at(pid: int) -> str | None:
     """Return a text that is the same as long as the process runs; None when it does not."""
     if os.path.exists("/proc/self/stat"):
         return processes.started_at(pid)
+    if os.name != "posix":
+        # Nobody knows there; what is not known to run is not signalled either.
+        return None
     shown = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()

@@ -31,7 +31,7 @@ _JOURNAL_BYTES = 4 * 1024 * 1024
 _STALE_SECONDS = 30 * 24 * 3600
 # The line that is written most often, without a need to import what writes JSON.
 _SCAN = b'{"scan": true}\n'
-_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+_FLAGS = getattr(os, "O_NOFOLLOW", 0)
 
 
 class DeskBusy(Exception):

@@ -30,7 +30,10 @@ from holdfast.workspace.private_store import PrivateStore
 
 # Up to so many files are synced one by one; beyond, the system is asked to sync everything once.
 _SYNC_EACH: Final = 200
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Where there are none, nothing here is reached: `store_locks` refuses first.
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_NO_FILE: Final = getattr(os, "O_DIRECTORY", 0)
+_FOLDER: Final = os.O_RDONLY | _NO_FILE | _NOFOLLOW
 _PIECE: Final = 1 << 20
 # Of Linux's renameat2.
 _NO_REPLACE: Final = 1
@@ -255,7 +258,7 @@ class Applier:
         return any(one.startswith(f"{folder}/") for one in self._conflicts)
 
     def _fill(self, folder: int, content: bytes, mode: int, *, sync: bool) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
         with open(os.open(self._temporary, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(content)
             file.flush()
@@ -309,7 +312,7 @@ class Applier:
     @contextmanager
     def _folder(self, path: str, *, create: bool, writable: bool = False) -> Iterator[int]:
         """Open a directory below the project without following any link."""
-        handle = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = os.open(self._root, os.O_RDONLY | _NO_FILE)
         walked = ""
         try:
             for name in path.split("/") if path and path != "." else ():
@@ -345,7 +348,7 @@ def _look(folder: int, name: str, change: Change) -> Held | None:
             return ("120", digest.hexdigest())
         if not stat.S_ISREG(looked.st_mode):
             return _UNKNOWN
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        flags = os.O_RDONLY | _NOFOLLOW | os.O_NONBLOCK
         with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
             # Should it grow meanwhile, this is the name of no content, and so of none that is known.
             digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)

@@ -133,6 +133,8 @@ def _branch(root: str) -> str | None:
 
 def _ask(root: str, *questions: tuple[str, ...]) -> list[bytes | None]:
     """Ask the private store several things at once; None where git failed."""
+    if not hasattr(os, "posix_spawnp"):
+        return [None for _ in questions]
     home = os.path.join(root, _STORE)
     env = {
         **inherited(),

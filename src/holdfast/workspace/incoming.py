@@ -106,7 +106,7 @@ class Incoming:
 
     def _sync(self) -> None:
         """Sync one file, and with it the journal and the drive's cache: what was sent before is safe."""
-        handle = os.open(self._folder / "sync", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(self._folder / "sync", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.fsync(handle)
             full = getattr(fcntl, "F_FULLFSYNC", None)

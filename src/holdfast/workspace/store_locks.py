@@ -76,7 +76,7 @@ class StoreLocks:
             raise WorkspaceUnavailable("file snapshots need a POSIX system; the state is saved")
         secure(self._home)
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         handle = os.open(self._home / name, flags, 0o600)
         _HANDLES.add(handle)
         held = HELD.set((*HELD.get(), handle))

@@ -128,7 +128,7 @@ def read_addition(path: str, known: dict[str, Any] | None) -> Addition:
     if "\0" in path or not os.path.isabs(path) or not path.endswith(".jsonl"):
         raise Unsuitable("it is no path to a file of JSON lines")
     # Without waiting: it could be a pipe that nobody writes to.
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise Unsuitable("it is not a file")
