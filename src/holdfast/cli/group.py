@@ -51,6 +51,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "erase": "Erase a session, or all of a tenant, for good.",
     "gc": "Free the space of content that nothing refers to.",
     "verify": "Read everything back and check every digest.",
+    "keys": "Make, list and change the keys of sealed stores.",
     "redact": "Find secrets that are stored already.",
     "doctor": "Explain the installation; save what a damaged file holds.",
     "drill": "Kill a worker again and again, and count what comes back.",

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from holdfast.errors import DigestMismatch, InvalidUrl
 from holdfast.model import (
@@ -50,6 +50,9 @@ from holdfast.model import (
 )
 from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.state.cache import ChunkCache
+
+if TYPE_CHECKING:
+    from holdfast.stores.sealed_tables import Change, Row, Table
 
 
 class Store(ABC):
@@ -561,6 +564,21 @@ class Store(ABC):
         That is ``seal`` if nothing said so before, or if ``instead_of`` did. From then on no session
         is added without the mark of a sealed one. Raises `StoreNotSealed` when there is plain text.
         """
+
+    def reseal(
+        self, table: Table, change: Change, *, after: Row, limit: int
+    ) -> tuple[Row | None, int]:
+        """Let ``change`` see the next rows of a table, and store what it returns, in one transaction.
+
+        Rows come in the order of their keys, so many after the key ``after``. Returns the last key,
+        None when there are no more, and how many rows were changed. Raises `InvalidUrl` for a store that
+        ends with its process.
+        """
+        raise InvalidUrl(f"{self.url} is gone when its process ends; there is nothing to seal anew")
+
+    def reseal_checkpoints(self, session_id: str, change: Change) -> int:
+        """Do the same with all checkpoints of a session at once, and return how many were changed."""
+        raise InvalidUrl(f"{self.url} is gone when its process ends; there is nothing to seal anew")
 
     # Upkeep ----------------------------------------------------------------------------------
 

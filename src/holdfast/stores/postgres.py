@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from holdfast.errors import CheckpointNotFound, StoreNotSealed
+from holdfast.errors import CheckpointNotFound
 from holdfast.ids import check_sql_name, check_tenant
 from holdfast.model import (
     CheckpointQuery,
@@ -32,6 +32,7 @@ from holdfast.stores.checks import check_fence, check_filter
 from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrate_schema, parse_url
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
+from holdfast.stores.postgres_sealing import PostgresSealing
 from holdfast.stores.postgres_sessions import PostgresSessions
 from holdfast.stores.postgres_statements import (
     StoredCheckpoint,
@@ -42,10 +43,12 @@ from holdfast.stores.postgres_statements import (
     uuid_or_none,
 )
 from holdfast.stores.postgres_transfer import PostgresTransfer
-from holdfast.stores.rules import key_required, not_sealed
+from holdfast.stores.rules import key_required
 
 
-class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTransfer):
+class PostgresStore(
+    PostgresSessions, PostgresLeases, PostgresPacks, PostgresTransfer, PostgresSealing
+):
     """A store in one schema of a PostgreSQL database.
 
     The URL's ``schema`` and ``tenant`` parameters win over the arguments of the same name. A pool
@@ -190,21 +193,6 @@ class PostgresStore(PostgresSessions, PostgresLeases, PostgresPacks, PostgresTra
             external_ids=list(external_ids),
         )
         return [parse_write(row) for row in rows]
-
-    # Sealing ---------------------------------------------------------------------------------
-
-    def read_seal(self) -> str | None:
-        rows = self._rows("sealing.read", again=True)
-        return str(rows[0][0]) if rows else None
-
-    def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:
-        try:
-            [(standing,)] = self._rows(
-                "postgres.seal", again=True, seal=seal, instead_of=instead_of
-            )
-        except StoreNotSealed:
-            raise not_sealed(self.url) from None
-        return str(standing)
 
     # Upkeep ----------------------------------------------------------------------------------
 

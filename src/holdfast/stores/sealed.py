@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.crypto.keys import Keys
 from holdfast.errors import (
@@ -73,6 +73,9 @@ from holdfast.stores.checks import (
 from holdfast.stores.memory_tables import has_values, wanted_values
 from holdfast.stores.sealed_rows import Seal
 
+if TYPE_CHECKING:
+    from holdfast.stores.sealed_tables import Change, Row, Table
+
 _PAGE: Final = 500
 _ATTEMPTS: Final = 5
 
@@ -113,6 +116,14 @@ class SealedStore(Store):
 
     def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:
         return self.inner.write_seal(seal, instead_of=instead_of)
+
+    def reseal(
+        self, table: Table, change: Change, *, after: Row, limit: int
+    ) -> tuple[Row | None, int]:
+        return self.inner.reseal(table, change, after=after, limit=limit)
+
+    def reseal_checkpoints(self, session_id: str, change: Change) -> int:
+        return self.inner.reseal_checkpoints(session_id, change)
 
     # Agents ----------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ from holdfast.stores.rules import SEALED_MARK
 NAME: Final = b"\x4b"
 """The first byte of a hidden name, where a digest has the number of its algorithm."""
 
-_END: Final = '"}'
+MANIFEST_END: Final = '"}'
 _DERIVED_KEY: Final = re.compile("(.*#)([0-9a-f]{32})", re.DOTALL)
 _KEPT: Final = b"1"
 _ABSENT: Final = b"0"
@@ -58,9 +58,15 @@ class Seal:
     def __init__(self, keys: Keys, tenant: str) -> None:
         self.envelopes = Envelopes(keys)
         self.names = Names(keys.ring.names, tenant)
-        self._tenant = tenant
+        self._keys = keys
+        self.tenant = self._tenant = tenant
 
     # The store itself ------------------------------------------------------------------------
+
+    @property
+    def current(self) -> str:
+        """The id of the key that seals."""
+        return self._keys.ring.current
 
     def proof(self) -> str:
         """Return what a database says of itself when it is sealed, and with which keys."""
@@ -133,7 +139,7 @@ class Seal:
 
     def manifest(self, manifest: str, what: str, *place: str) -> str:
         """Return a manifest sealed: a JSON document, as columns of manifests hold them."""
-        return SEALED_START + as_text(self.seal(manifest.encode(), what, *place)) + _END
+        return SEALED_START + as_text(self.seal(manifest.encode(), what, *place)) + MANIFEST_END
 
     def payload(self, payload: Payload, what: str, *place: str) -> Payload:
         """Return a manifest sealed and its references with hidden names."""
@@ -146,8 +152,8 @@ class Seal:
     def opened_payload(self, stored: Payload, what: str, *place: str) -> Payload:
         """Return what `payload` was given."""
         text = stored.manifest
-        sealed = text.startswith(SEALED_START) and text.endswith(_END)
-        inside = text[len(SEALED_START) : -len(_END)] if sealed else ""
+        sealed = text.startswith(SEALED_START) and text.endswith(MANIFEST_END)
+        inside = text[len(SEALED_START) : -len(MANIFEST_END)] if sealed else ""
         manifest = self.opened_text(inside, what, *place) or ""
         return replace(stored, manifest=manifest, refs=self.revealed_refs(stored.refs))
 

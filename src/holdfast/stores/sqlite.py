@@ -19,17 +19,17 @@ from holdfast.errors import InvalidUrl
 from holdfast.ids import check_tenant
 from holdfast.model import utc_now
 from holdfast.processes import Uptime, uptime
-from holdfast.stores.rules import key_required, not_sealed
-from holdfast.stores.sqlite_access import all_rows
-from holdfast.stores.sqlite_file import SQL, DatabaseFile
+from holdfast.stores.rules import key_required
+from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_schema import back_up, check_schema, ensure_schema
+from holdfast.stores.sqlite_sealing import SqliteSealing
 from holdfast.stores.sqlite_transfer import SqliteTransfer
 from holdfast.stores.sqlite_writes import SqliteWrites
 
 BUSY_TIMEOUT: Final = 30.0
 
 
-class SqliteStore(SqliteTransfer, SqliteWrites):
+class SqliteStore(SqliteTransfer, SqliteWrites, SqliteSealing):
     """A store in the file ``path``, which is created, private to its owner, when it is missing.
 
     ``busy_timeout`` is how many seconds a write waits for others before it raises `StoreBusy`.
@@ -64,22 +64,6 @@ class SqliteStore(SqliteTransfer, SqliteWrites):
         if not sealed and self.read_seal() is not None:
             self.close()
             raise key_required(self.url)
-
-    def read_seal(self) -> str | None:
-        found = self._rows("sealing.read", (self.tenant,))
-        return str(found[0][0]) if found else None
-
-    def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:
-        def write(connection: apsw.Connection) -> str:
-            found = all_rows(connection, "sealing.read", (self.tenant,))
-            if found and found[0][0] != instead_of:
-                return str(found[0][0])
-            if not found and all_rows(connection, "sqlite.seal.is_used", (self.tenant,))[0][0]:
-                raise not_sealed(self.url)
-            connection.execute(SQL["sqlite.seal"], (self.tenant, seal, self._clock()))
-            return seal
-
-        return self._file.write(write)
 
     def back_up(self, target: Path) -> None:
         if target.exists():

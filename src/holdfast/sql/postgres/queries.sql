@@ -442,6 +442,33 @@ WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 -- name: postgres.seal
 SELECT holdfast.seal_tenant(%(tenant)s, %(seal)s, %(instead_of)s);
 
+-- name: reseal.rows
+SELECT {columns} FROM holdfast.{table} AS t
+WHERE t.tenant = %(tenant)s {following} ORDER BY {keys} LIMIT %(limit)s FOR UPDATE;
+
+-- name: reseal.row
+UPDATE holdfast.{table} AS t SET {values} WHERE t.tenant = %(tenant)s AND {row};
+
+-- name: reseal.checkpoints
+SELECT c.id FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND c.session_id IN (
+    SELECT s.id FROM holdfast.sessions AS s
+    WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s FOR UPDATE)
+ORDER BY c.seq;
+
+-- name: reseal.checkpoint
+SELECT c.id, c.session_id, c.description, c.metadata::text, c.manifest
+FROM holdfast.session_checkpoints AS c WHERE c.id = %(id)s FOR UPDATE;
+
+-- name: reseal.change_checkpoint
+UPDATE holdfast.session_checkpoints AS c
+SET description = %(description)s, metadata = %(metadata)s::jsonb, manifest = %(manifest)s::text,
+    state_snapshot = %(manifest)s::text::jsonb
+WHERE c.id = %(id)s;
+
+-- name: postgres.reseal.begin
+SELECT holdfast.as_tenant(%(tenant)s), holdfast.durably();
+
 -- name: migrations.list
 SELECT version, checksum FROM holdfast.schema_migrations ORDER BY version;
 

@@ -327,6 +327,21 @@ SELECT EXISTS (SELECT 1 FROM agents WHERE tenant = ?1)
 INSERT INTO sealing (tenant, seal, sealed_at) VALUES (?, ?, ?)
 ON CONFLICT (tenant) DO UPDATE SET seal = excluded.seal;
 
+-- name: reseal.rows
+SELECT {columns} FROM {table} WHERE tenant = ? {following} ORDER BY {keys} LIMIT ?;
+
+-- name: reseal.row
+UPDATE {table} SET {values} WHERE tenant = ? AND {row};
+
+-- name: reseal.checkpoints
+SELECT id FROM session_checkpoints WHERE tenant = ? AND session_id = ? ORDER BY seq;
+
+-- name: reseal.checkpoint
+SELECT id, session_id, description, metadata, state_snapshot FROM session_checkpoints WHERE id = ?;
+
+-- name: reseal.change_checkpoint
+UPDATE session_checkpoints SET description = ?, metadata = ?, state_snapshot = ? WHERE id = ?;
+
 -- name: migrations.list
 SELECT version, checksum FROM schema_migrations ORDER BY version;
 

@@ -1,0 +1,90 @@
+"""``holdfast keys``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.cli.options import Common, common_options
+from holdfast.cli.output import Column, answer, one_line, path_text, plural, print_line, print_table
+from holdfast.cli.progress import progress_bar
+from holdfast.config import key_in_environment
+from holdfast.rotation import KeyReport, add_key, count_keys, new_key_file, rotate
+
+
+@click.command("keys", short_help="Make, list and change the keys of sealed stores.")
+@click.argument("action", type=click.Choice(["new", "add", "list", "rotate"]))
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@common_options
+def command(common: Common, action: str, file: str | None) -> None:
+    """Make, list and change the keys of sealed stores.
+
+    `new` writes a ring with one key to FILE, for its owner only; keep a copy where the database is not:
+    without it nothing can be read. HOLDFAST_KEY_FILE=FILE seals new stores with it.
+
+    `add` puts a new key in front of FILE, by default that of HOLDFAST_KEY_FILE. It seals from then on, and
+    the others still open. `rotate` seals everything again that an older key has sealed, beside
+    running work; interrupted, repeat it. `list` shows how many values each key has: one that has none, when
+    all processes have been started anew, can be taken out of the file.
+
+    \b
+    Examples:
+      holdfast keys new ~/.config/holdfast.keys
+      holdfast keys add
+      holdfast keys rotate
+      holdfast keys list --json
+    """
+    if action in ("new", "add"):
+        _written(common, action, file)
+        return
+    if file is not None:
+        raise click.UsageError(f"{action} takes its keys from the environment, not from FILE")
+    with common.open() as manager:
+        if action == "list":
+            report = count_keys(manager.store)
+        else:
+            with progress_bar("sealing", quiet=common.json) as bar:
+                told = None if bar is None else lambda done: bar(done, done)
+                report = rotate(manager.store, progress=told)
+    if common.json:
+        answer({"keys": _document(report)})
+    elif action == "list":
+        _print(report)
+    else:
+        print_line(
+            ("sealed ", "bold green"), f"{plural(report.changed, 'row')} with {report.current}"
+        )
+
+
+def _written(common: Common, action: str, file: str | None) -> None:
+    if file is None and action == "add":
+        found = key_in_environment()
+        file = str(found) if isinstance(found, Path) else None
+    if file is None:
+        raise click.UsageError("which FILE? Name it, or set HOLDFAST_KEY_FILE")
+    path = Path(file).expanduser()
+    current = new_key_file(path) if action == "new" else add_key(path)
+    if common.json:
+        answer({"key_file": {"path": path_text(path), "current": current}})
+        return
+    print_line(("wrote ", "bold green"), path_text(path), f": {current} seals")
+    if action == "new":
+        print_line("Keep a copy where the database is not: without it nothing can be read.")
+    else:
+        print_line("Seal what is stored with it: holdfast keys rotate")
+
+
+def _document(report: KeyReport) -> dict[str, Any]:
+    return {**asdict(report), "old_values": report.old_values}
+
+
+def _print(report: KeyReport) -> None:
+    layout = [Column("key"), Column("values", right=True), Column("")]
+    rows = []
+    for key in dict.fromkeys([*report.known, *report.values]):
+        said = "seals" if key == report.current else "opens" if key in report.known else "missing"
+        rows.append((one_line(key), f"{report.values.get(key, 0):,}", said))
+    print_table(layout, rows)

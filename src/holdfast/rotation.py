@@ -1,0 +1,152 @@
+"""Rotation: everything of a sealed store is sealed again with the current key, beside running work.
+
+    1. Put a new key in front of the ring; the old ones still open.
+    2. Run this. Each batch is one transaction. Killed at any point, it is simply run again: what has the
+       current key is passed over.
+    3. When no value has an old key any more, take the old keys out of the ring.
+
+A process that was started with the old ring goes on sealing with its old key until it meets a value of
+the new one and reads the ring again. So look at step 3 once more when all of them have.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final
+
+from holdfast.crypto import KeyRing
+from holdfast.durable import sync_directory
+from holdfast.errors import InvalidConfiguration, InvalidKey
+from holdfast.model import SessionQuery
+from holdfast.stores.base import Store
+from holdfast.stores.sealed import SealedStore
+from holdfast.stores.sealed_tables import CHECKPOINTS, TABLES, Resealing, Table
+
+_BATCH: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReport:
+    """Which keys have sealed how many values, before a rotation, and how many rows it changed.
+
+    ``current`` is the key that seals now; ``known`` are all of the ring.
+    """
+
+    current: str
+    known: tuple[str, ...]
+    values: dict[str, int]
+    changed: int = 0
+
+    @property
+    def old_values(self) -> int:
+        """How many values another key than the current one had sealed."""
+        return sum(count for key, count in self.values.items() if key != self.current)
+
+
+def new_key_file(path: Path) -> str:
+    """Write a new ring to a new file, for its owner only, and return the id of its key.
+
+    Raises `InvalidKey` when there is one: a ring that is lost cannot be had back.
+    """
+    ring = KeyRing.new()
+    try:
+        # Linked to its name only when it is whole: a file that is there is never replaced.
+        with _written(path, ring) as made:
+            os.link(made, path)
+    except FileExistsError:
+        raise InvalidKey(
+            f"{path} exists already; nothing was written. Name a new file, or add a key to this one "
+            f"(holdfast keys add)"
+        ) from None
+    except OSError as error:
+        raise InvalidKey(f"{path} cannot be written: {error}") from None
+    return ring.current
+
+
+def add_key(path: Path) -> str:
+    """Put a new key in front of the ring in a file, and return its id; the others still open."""
+    ring = KeyRing.from_file(path).rotated()
+    try:
+        with _written(path, ring) as made:
+            os.replace(made, path)
+    except OSError as error:
+        raise InvalidKey(f"{path} cannot be written: {error}. It is as it was") from None
+    return ring.current
+
+
+@contextmanager
+def _written(path: Path, ring: KeyRing) -> Iterator[Path]:
+    """Yield a file beside ``path`` with a ring, on the disk; what is done with it then lasts too."""
+    with NamedTemporaryFile(dir=path.parent, prefix=".keys-", delete=False) as file:
+        made = Path(file.name)
+        try:
+            file.write(ring.text().encode())
+            file.flush()
+            os.fsync(file.fileno())
+            yield made
+        finally:
+            made.unlink(missing_ok=True)
+    with suppress(OSError):
+        sync_directory(path.parent)
+
+
+def count_keys(store: Store) -> KeyReport:
+    """Count the values that each key has sealed; nothing is opened or changed."""
+    return _walk(store, look_only=True, progress=None)
+
+
+def rotate(store: Store, *, progress: Callable[[int], None] | None = None) -> KeyReport:
+    """Seal everything again that another key than the current one has sealed.
+
+    ``progress`` is called with the number of values looked at. Raises `IntegrityError` for a value that
+    does not open: what was done before stays done.
+    """
+    sealed = _sealed(store)
+    standing = sealed.read_seal()
+    report = _walk(store, look_only=False, progress=progress)
+    # Last: as long as anything has an old key, that key is needed anyway.
+    if standing is not None:
+        sealed.write_seal(sealed.rows.proof(), instead_of=standing)
+    return report
+
+
+def _walk(store: Store, *, look_only: bool, progress: Callable[[int], None] | None) -> KeyReport:
+    sealed = _sealed(store)
+    again = Resealing(sealed.rows, look_only=look_only)
+    changed = 0
+    for count in _batches(sealed, again):
+        changed += count
+        if progress is not None:
+            progress(again.keys.total())
+    ring = sealed.keys.ring
+    return KeyReport(ring.current, tuple(ring.keys), dict(again.keys), changed)
+
+
+def _batches(sealed: SealedStore, again: Resealing) -> Iterator[int]:
+    for table in TABLES:
+        yield from _table(sealed, again, table)
+    # The rows of sessions were opened above: what they are called is known to be right.
+    change = again.change(CHECKPOINTS)
+    for session in sealed.inner.list_sessions(SessionQuery()):
+        yield sealed.reseal_checkpoints(session.id, change)
+
+
+def _table(sealed: SealedStore, again: Resealing, table: Table) -> Iterator[int]:
+    change = again.change(table)
+    after: tuple[Any, ...] | None = ()
+    while after is not None:
+        after, count = sealed.reseal(table, change, after=after, limit=_BATCH)
+        yield count
+
+
+def _sealed(store: Store) -> SealedStore:
+    if not isinstance(store, SealedStore):
+        raise InvalidConfiguration(
+            f"{store.url} is not sealed, or there is no key: set HOLDFAST_KEY_FILE. Nothing was changed"
+        )
+    return store

@@ -1,0 +1,213 @@
+"""Where sealed values stand in the tables, and how one is sealed again with the current key.
+
+A rotation walks through the tables in batches, each one transaction: a row is read, opened with whatever key it
+names, and sealed with the current one. What has the current key already is passed over, so a walk that was
+killed is simply begun again. New rows have the current key from the start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from holdfast.crypto.envelope import as_text, from_text, key_of
+from holdfast.state.codec import dump_document, load_document
+from holdfast.state.document import SEALED_START
+from holdfast.state.refs import RECORD_BYTES
+from holdfast.stores.rules import SEALED_MARK
+from holdfast.stores.sealed_rows import MANIFEST_END, NAME, Seal
+
+Row: TypeAlias = tuple[Any, ...]
+Change: TypeAlias = Callable[[Row], Row | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with sealed columns: what orders and names its rows, what their places need, what is sealed."""
+
+    name: str
+    key: tuple[str, ...]
+    beside: tuple[str, ...]
+    sealed: tuple[str, ...]
+    documents: frozenset[str] = frozenset()
+
+    def parts(self, row: Row) -> tuple[Row, Row, Row]:
+        """Return the key, what stands beside, and the sealed values of a row."""
+        key, beside = len(self.key), len(self.key) + len(self.beside)
+        return row[:key], row[key:beside], row[beside:]
+
+
+AGENTS: Final = Table("agents", ("id",), (), ("metadata",), frozenset({"metadata"}))
+SESSIONS: Final = Table(
+    "sessions",
+    ("id",),
+    (),
+    ("task_description", "pause_reason", "metadata"),
+    frozenset({"metadata"}),
+)
+CHECKPOINTS: Final = Table(
+    "session_checkpoints",
+    ("id",),
+    ("session_id",),
+    ("description", "metadata", "manifest"),
+    frozenset({"metadata"}),
+)
+WRITES: Final = Table(
+    "checkpoint_writes",
+    ("session_id", "namespace", "external_id", "task_id", "idx"),
+    ("channel",),
+    ("manifest",),
+)
+EFFECTS: Final = Table(
+    "effects",
+    ("session_id", "key", "occurrence"),
+    ("attempt_id",),
+    ("result", "error"),
+    frozenset({"error"}),
+)
+LOGS: Final = Table(
+    "session_logs", ("id",), ("session_id", "level"), ("message", "data"), frozenset({"data"})
+)
+CHUNKS: Final = Table("chunks", ("digest",), (), ("data",))
+PACKS: Final = Table("workspace_packs", ("commit_id",), (), ("data",))
+# Checkpoints are not among them: those of a session are links of one chain and change together.
+TABLES: Final = (AGENTS, SESSIONS, WRITES, EFFECTS, LOGS, CHUNKS, PACKS)
+
+
+class Resealing:
+    """Seals the rows of a tenant again. ``keys`` counts the values that each key had sealed."""
+
+    def __init__(self, seal: Seal, *, look_only: bool = False) -> None:
+        self._seal = seal
+        self._tenant = seal.tenant
+        self._look_only = look_only
+        self.keys: Counter[str] = Counter()
+        self._old = False
+
+    def change(self, table: Table) -> Change:
+        """Return what gives the sealed columns of a row anew, or None where nothing is to be changed."""
+        rewrite = _REWRITES[table.name]
+
+        def change(row: Row) -> Row | None:
+            self._old = False
+            key, beside, values = table.parts(row)
+            fresh = rewrite(self, tuple(map(_plain, key)), beside, values)
+            return fresh if self._old and not self._look_only else None
+
+        return change
+
+    # Each returns the same value sealed anew, for the same place or another one, and notes whether its
+    # key was an old one.
+
+    def data(self, stored: bytes, what: str, *place: str, to: tuple[str, ...] = ()) -> bytes:
+        key_id = key_of(stored, what, self._tenant, *place)
+        self.keys[key_id] += 1
+        self._old = self._old or key_id != self._seal.current
+        if self._look_only:
+            return stored
+        opened = self._seal.envelopes.open(stored, what, self._tenant, *place)
+        return self._seal.envelopes.seal(opened, what, self._tenant, *(to or place))
+
+    def text(
+        self, stored: str | None, what: str, *place: str, to: tuple[str, ...] = ()
+    ) -> str | None:
+        if stored is None:
+            return None
+        sealed = from_text(stored, what, self._tenant, *place)
+        return as_text(self.data(sealed, what, *place, to=to))
+
+    def document(self, stored: str | None, what: str, *place: str) -> str | None:
+        if stored is None:
+            return None
+        fresh = {
+            key: self.text(value, what, *place, key) for key, value in load_document(stored).items()
+        }
+        return dump_document(fresh, what)
+
+    def manifest(self, stored: str | None, what: str, *place: str) -> str | None:
+        if stored is None:
+            return None
+        inside = stored[len(SEALED_START) : -len(MANIFEST_END)]
+        sealed = inside if stored.startswith(SEALED_START) else ""
+        return f"{SEALED_START}{self.text(sealed, what, *place)}{MANIFEST_END}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a key as places have it; PostgreSQL has UUIDs of its own kind."""
+    return value if isinstance(value, (str, int, bytes)) else str(value)
+
+
+def _agent(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    return (again.document(values[0], "metadata", "agent", *key),)
+
+
+def _session(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    task, reason, metadata = values
+    stored = load_document(metadata or "{}")
+    mark = again.text(stored.pop(SEALED_MARK, ""), "mark", *key)
+    fresh = {name: again.text(value, "metadata", *key, name) for name, value in stored.items()}
+    return (
+        again.text(task, "task", *key),
+        again.text(reason, "pause reason", *key),
+        dump_document({**fresh, SEALED_MARK: mark}, "metadata"),
+    )
+
+
+def _checkpoint(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    description, metadata, manifest = values
+    place = (*beside, *key)
+    return (
+        again.text(description, "description", *place),
+        again.document(metadata, "metadata", *place),
+        again.manifest(manifest, "state", *place),
+    )
+
+
+def _write(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    return (again.manifest(values[0], "write", *map(str, key), *beside),)
+
+
+def _effect(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    place = tuple(map(str, (*key, *beside)))
+    return (
+        again.manifest(values[0], "result", *place),
+        again.document(values[1], "error", *place),
+    )
+
+
+def _log(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    message, data = values
+    fresh = again.text(message, "log", *beside)
+    if data is None:
+        return fresh, None
+    # Data are bound to the very message, sealed as it is: they change together.
+    bound = {
+        name: again.text(value, "log data", *beside, message, name, to=(*beside, str(fresh), name))
+        for name, value in load_document(data).items()
+    }
+    return fresh, dump_document(bound, "log data")
+
+
+def _chunk(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    stored = values[0]
+    if stored[:1] == NAME and len(stored) % RECORD_BYTES == 0:
+        return values  # an index chunk: nothing but names, which do not change
+    return (again.data(stored, "chunk", key[0].hex()),)
+
+
+def _pack(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    return (again.data(values[0], "pack", *key),)
+
+
+_REWRITES: Final[dict[str, Callable[[Resealing, Row, Row, Row], Row]]] = {
+    "agents": _agent,
+    "sessions": _session,
+    "session_checkpoints": _checkpoint,
+    "checkpoint_writes": _write,
+    "effects": _effect,
+    "session_logs": _log,
+    "chunks": _chunk,
+    "workspace_packs": _pack,
+}

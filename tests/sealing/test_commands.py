@@ -1,0 +1,77 @@
+"""``holdfast keys``: a ring is made, changed and counted."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast import SessionManager
+from holdfast.cli import holdfast
+from holdfast.crypto import KeyRing
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(holdfast, arguments)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "holdfast.keys"
+    monkeypatch.setenv("HOLDFAST_KEY_FILE", str(path))
+    return path
+
+
+def test_a_ring_is_made_once_for_its_owner_only(file: Path) -> None:
+    answer = run("keys", "new", str(file), "--json")
+    assert answer.exit_code == 0, answer.output
+    ring = KeyRing.from_file(file)
+    assert json.loads(answer.stdout)["key_file"]["current"] == ring.current
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for key in (*ring.keys.values(), ring.names):
+        assert key.hex() not in answer.output
+    again = run("keys", "new", str(file))
+    assert again.exit_code == 2
+    assert KeyRing.from_file(file).keys == ring.keys
+    assert [one.name for one in file.parent.iterdir()] == [file.name]
+
+
+def test_a_new_key_takes_over(file: Path) -> None:
+    run("keys", "new", str(file))
+    old = KeyRing.from_file(file)
+    with SessionManager.open(workspace=False) as manager:
+        session = manager.create_session(agent_type="t", task_description="secret")
+        session.save_checkpoint("one", state={"a": 1})
+    added = run("keys", "add")
+    assert added.exit_code == 0, added.output
+    assert "holdfast keys rotate" in added.output
+    new = KeyRing.from_file(file)
+    assert list(new.keys)[1:] == list(old.keys)
+    assert new.names == old.names
+    counted = json.loads(run("keys", "list", "--json").stdout)["keys"]
+    assert counted["old_values"] == sum(counted["values"].values()) > 0
+    rotated = run("keys", "rotate")
+    assert rotated.exit_code == 0, rotated.output
+    assert new.current in rotated.output
+    counted = json.loads(run("keys", "list", "--json").stdout)["keys"]
+    assert (counted["old_values"], counted["current"]) == (0, new.current)
+    shown = run("keys", "list").output
+    assert "seals" in shown
+    assert "opens" in shown
+    file.write_text(new.only(set()).text())
+    with SessionManager.open(workspace=False) as manager:
+        assert manager.get_session(session.id).load_checkpoint("one").state == {"a": 1}
+
+
+def test_what_cannot_be_done_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("keys", "add").exit_code == 2
+    assert run("keys", "new", str(file / "no" / "where")).exit_code == 2
+    monkeypatch.delenv("HOLDFAST_KEY_FILE")
+    assert run("keys", "new").exit_code == 2
+    assert run("keys", "rotate", str(file)).exit_code == 2
+    with SessionManager.open(workspace=False):
+        pass
+    refused = run("keys", "rotate")
+    assert refused.exit_code == 2
+    assert "not sealed" in refused.output

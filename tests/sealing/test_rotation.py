@@ -1,0 +1,139 @@
+"""Another key: everything is sealed again, beside running work, and after any kill."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import SessionManager
+from holdfast.crypto import KeyRing
+from holdfast.errors import InvalidConfiguration, InvalidUrl, WrongKey
+from holdfast.rotation import count_keys, rotate
+from holdfast.state import StateEncoder
+from holdfast.stores import open_store
+from holdfast.testing.drafts import agent, checkpoint, session, write
+
+STATE: dict[str, Any] = {"text": "secret " * 3000, "list": [f"line {n}" * 40 for n in range(90)]}
+
+
+def fill(url: str, ring: KeyRing) -> str:
+    """Store a little of everything, and return the session's id."""
+    with SessionManager.open(url, workspace=False, keys=ring) as manager:
+        made = manager.create_session(agent_type="t", task_description="task", metadata={"m": 1})
+        made.save_checkpoint("one", state=STATE, description="first")
+        made.step("charge", lambda who: {"paid": who}, "me")
+        made.log("info", "line", data={"d": [1, 2], "e": None})
+        made.log("error", "no data")
+        made.save_checkpoint("two", state={**STATE, "n": 2})
+        made.pause(reason="because")
+        store = manager.store
+        worker = store.create_agent(agent(metadata={"a": 1}))
+        other = store.create_session(session(agent_id=worker.id))
+        store.put_writes(
+            session(id=other.id, agent_id=worker.id), "ns", "e", [write(contents=[b"w" * 900])]
+        )
+        encoded = StateEncoder().encode(STATE)
+        content = {"manifest": encoded.manifest, "refs": encoded.refs, "chunks": encoded.chunks}
+        store.put(checkpoint(other.id, metadata={"k": "v"}, **content))  # type: ignore[arg-type]
+        store.put_pack("a" * 40, needs=[], data=b"PACK" * 9)
+        return made.id
+
+
+def everything(url: str, ring: KeyRing) -> Any:
+    """Return all that a store holds, opened."""
+    with open_store(url, keys=ring) as store:
+        copies = [store.read_session(one.id) for one in store.list_sessions()]
+        states = {id_: store.load(id_) for id_ in store.iter_checkpoint_ids()}
+        return copies, states, [one.data for one in store.read_packs("a" * 40)]
+
+
+def test_after_a_rotation_the_new_key_alone_opens_everything(url: str, ring: KeyRing) -> None:
+    fill(url, ring)
+    before = everything(url, ring)
+    both = ring.rotated()
+    with open_store(url, keys=both) as store:
+        assert count_keys(store).values.keys() == {ring.current}
+        report = rotate(store)
+        assert report.changed > 10
+        assert report.values.keys() == {ring.current}
+        assert count_keys(store).values == {both.current: report.values[ring.current]}
+        assert rotate(store).changed == 0
+        assert store.gc().chunks == 0
+    alone = both.only(set())
+    assert list(alone.keys) == [both.current]
+    assert everything(url, alone) == before
+    with pytest.raises(WrongKey):
+        open_store(url, keys=ring)
+    with SessionManager.open(url, workspace=False, keys=alone) as manager:
+        assert manager.verify().ok
+
+
+def test_two_rings_work_on_one_store_meanwhile(url: str, ring: KeyRing, tmp_path: Path) -> None:
+    fill(url, ring)
+    file = tmp_path / "keys"
+    file.write_text(ring.text())
+    with open_store(url, keys=file) as running:
+        both = ring.rotated()
+        file.write_text(both.text())
+        owner = running.create_session(session(task_description="by the old ring"))
+        with open_store(url, keys=both) as store:
+            rotate(store)
+            late = running.create_session(session(task_description="still by the old ring"))
+            # It meets the new key, reads the ring again, and seals with it from then on.
+            assert running.find_session(owner.id) == owner
+            running.create_session(session())
+            report = count_keys(store)
+            assert 0 < report.old_values < 5
+            assert rotate(store).changed == 1
+            assert count_keys(store).old_values == 0
+            assert store.find_session(late.id) == late
+
+
+_ROTATE = """
+import os, signal, sys
+from pathlib import Path
+from holdfast import rotation
+from holdfast.state import StateEncoder
+from holdfast.stores import open_store
+
+rotation._BATCH = 1
+left = int(sys.argv[3])
+
+def count(done):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with open_store(sys.argv[1], keys=Path(sys.argv[2])) as store:
+    rotation.rotate(store, progress=count)
+"""
+
+
+def test_a_rotation_that_is_killed_goes_on(url: str, ring: KeyRing, tmp_path: Path) -> None:
+    fill(url, ring)
+    before = everything(url, ring)
+    both = ring.rotated()
+    file = tmp_path / "keys"
+    file.write_text(both.text())
+    killed = 0
+    for batch in (1, 2, 3, 5, 8, 13, 21, 1000):
+        arguments = [sys.executable, "-c", _ROTATE, url, str(file), str(batch)]
+        done = subprocess.run(arguments, env=os.environ, capture_output=True, check=False)
+        killed += done.returncode == -signal.SIGKILL
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        # Half way it is all there.
+        assert everything(url, both) == before
+    assert killed > 3
+    assert everything(url, both.only(set())) == before
+
+
+def test_only_a_sealed_store_that_lasts_has_keys_to_change(ring: KeyRing) -> None:
+    with open_store("memory:") as plain, pytest.raises(InvalidConfiguration, match="not sealed"):
+        rotate(plain)
+    with open_store("memory:", keys=ring) as store, pytest.raises(InvalidUrl, match="process"):
+        rotate(store)
