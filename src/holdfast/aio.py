@@ -54,6 +54,7 @@ from holdfast.workspace.git import Workspace
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
+    from holdfast.rotation import KeyReport
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -880,6 +881,14 @@ class AsyncSessionManager:
     async def gc(self, *, dry_run: bool = False) -> GcReport:
         """See `SessionManager.gc`."""
         return await self._run(self._manager.gc, dry_run=dry_run)
+
+    async def count_keys(self) -> KeyReport:
+        """See `SessionManager.count_keys`."""
+        return await self._run(self._manager.count_keys)
+
+    async def rotate_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
+        """See `SessionManager.rotate_keys`."""
+        return await self._run(self._manager.rotate_keys, progress=progress)
 
     async def prune(
         self,

@@ -188,6 +188,7 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "hook": ("task.pre",),
         "gate": ("start",),
         "redact": ("--check",),
+        "keys": ("new", "../holdfast.keys"),
     }
     # These start a session of their own, which would be the latest for those that follow.
     for name in sorted(COMMANDS, key=("fork", "hook", "run").__contains__):

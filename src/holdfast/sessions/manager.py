@@ -61,6 +61,7 @@ from holdfast.workspace.git import Workspace
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
+    from holdfast.rotation import KeyReport
 
 _LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
@@ -557,6 +558,22 @@ class SessionManager(TravellingSessions):
     def gc(self, *, dry_run: bool = False) -> GcReport:
         """Free chunks and file snapshots that nothing refers to; safe beside running saves."""
         return upkeep.collect(self._store, self._around.files, dry_run=dry_run)
+
+    def count_keys(self) -> KeyReport:
+        """Count the values that each key of a sealed store has sealed; nothing is changed."""
+        from holdfast.rotation import count_keys
+
+        return count_keys(self._store)
+
+    def rotate_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
+        """Seal everything again that an older key than the current one has sealed.
+
+        Safe beside running work; each batch is one transaction. What was done when it is interrupted
+        stays done, and it can be repeated. ``progress`` is called with the number of values looked at.
+        """
+        from holdfast.rotation import rotate
+
+        return rotate(self._store, progress=progress)
 
     def back_up(self, target: str | Path) -> None:
         """Write a consistent copy of an embedded database to a new file, beside running saves.

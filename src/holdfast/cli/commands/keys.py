@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,10 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import Column, answer, one_line, path_text, plural, print_line, print_table
 from holdfast.cli.progress import progress_bar
 from holdfast.config import key_in_environment
-from holdfast.rotation import KeyReport, add_key, count_keys, new_key_file, rotate
+from holdfast.crypto.files import add_key, new_key_file
+
+if TYPE_CHECKING:
+    from holdfast.rotation import KeyReport
 
 
 @click.command("keys", short_help="Make, list and change the keys of sealed stores.")
@@ -44,11 +47,11 @@ def command(common: Common, action: str, file: str | None) -> None:
         raise click.UsageError(f"{action} takes its keys from the environment, not from FILE")
     with common.open() as manager:
         if action == "list":
-            report = count_keys(manager.store)
+            report = manager.count_keys()
         else:
             with progress_bar("sealing", quiet=common.json) as bar:
                 told = None if bar is None else lambda done: bar(done, done)
-                report = rotate(manager.store, progress=told)
+                report = manager.rotate_keys(progress=told)
     if common.json:
         answer({"keys": _document(report)})
     elif action == "list":
