@@ -55,6 +55,8 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   └── ChunksMissing
     ├── IntegrityError             stored data does not say what it should
     │   ├── DigestMismatch
+    │   ├── CheckpointAltered
+    │   ├── CheckpointQuarantined
     │   ├── StateCorrupt
     │   ├── StateTooLarge
     │   ├── PackMissing
@@ -475,6 +477,25 @@ class DigestMismatch(IntegrityError):
     """A chunk's bytes do not hash to its name, or the chunk is gone."""
 
     code = "digest_mismatch"
+
+
+class CheckpointAltered(IntegrityError):
+    """The row of a checkpoint does not fit its link in the session's hash chain."""
+
+    code = "checkpoint_altered"
+
+
+class CheckpointQuarantined(IntegrityError):
+    """The checkpoint failed verification and is not used until it verifies again.
+
+    ``last_good`` is the id of the newest one of its session that does, None where there is none.
+    """
+
+    code = "checkpoint_quarantined"
+
+    def __init__(self, message: str, *, last_good: str | None = None) -> None:
+        super().__init__(message)
+        self.last_good = last_good
 
 
 class StateCorrupt(IntegrityError):

@@ -268,6 +268,42 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True)
+class ChainLink:
+    """A checkpoint's place in the hash chain of its session; see `holdfast.stores.chain`."""
+
+    checkpoint_id: str
+    seq: int
+    number: int
+    previous: bytes
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Links that were taken away: a run of numbers, and the seq and the hash of the last of them."""
+
+    first_number: int
+    last_number: int
+    seq: int
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The hash chain of a session: its length and last link, what is there, and what was there.
+
+    ``links`` and ``tombstones`` are by number. ``unlinked`` are checkpoints that have no link.
+    """
+
+    session_id: str
+    length: int
+    head: bytes
+    links: tuple[ChainLink, ...]
+    tombstones: tuple[Tombstone, ...]
+    unlinked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PutResult:
     """What a put did. ``created`` is false when the id was stored already (a safe retry)."""
 

@@ -15,6 +15,7 @@ import pytest
 from holdfast import PostgresCheckpointer, ensure_checkpoints_schema
 from holdfast.checkpointers import PgQueryable
 from holdfast.errors import InvalidConfiguration, MigrationChanged, SchemaTooNew
+from holdfast.stores.chain import link_hash
 from holdfast.testing.checkpointers import run
 
 
@@ -39,6 +40,7 @@ COLUMNS = (
     *("size_bytes", "stored_bytes", "git_branch", "git_commit", "git_uncommitted"),
     *("workspace_commit", "resumable", "pinned", "expires_at", "metadata"),
     *("created_at", "restored_at"),
+    *("chain_number", "chain_previous", "chain_hash"),
     *("manifest", "refs", "digests", "data"),
 )
 
@@ -49,6 +51,7 @@ class Emulation:
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self.chunks: dict[bytes, bytes] = {}
+        self.head = b""
         self.shapes: list[str] = []
 
     def query(self, sql: str, params: Mapping[str, Any] | None) -> Any:
@@ -58,8 +61,15 @@ class Emulation:
             draft = json.loads(params["draft"])
             row = dict.fromkeys(COLUMNS)
             row |= {key: value for key, value in draft.items() if key in row}
-            row |= {"seq": len(self.rows), "stored_bytes": 0, "created_at": datetime.now(UTC)}
-            row |= {"agent_id": draft["session"]["agent_id"], "metadata": None}
+            moment, agent_id = datetime.now(UTC), draft["session"]["agent_id"]
+            row |= {"seq": len(self.rows), "stored_bytes": 0, "created_at": moment}
+            row |= {"agent_id": agent_id, "metadata": None}
+            link = link_hash(
+                *(self.head, 1, row["seq"], agent_id, 0, f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"),
+                *(row["label"], None, params["content"]),
+            )
+            row |= {"chain_number": 1, "chain_previous": self.head, "chain_hash": link}
+            self.head = link
             row |= {"manifest": params["manifest"], "refs": params["refs"]}
             self.chunks |= dict(zip(params["digests"], params["data"], strict=True))
             self.rows.append(row)
@@ -74,7 +84,7 @@ class Emulation:
         ]
         if "id" in params:
             found = [row for row in found if row["id"] == params["id"]]
-        if "erase_threads" in sql or "DELETE" in sql:
+        if "erase_threads" in sql or "remove_checkpoints" in sql:
             self.shapes.append("delete")
             self.rows = [row for row in self.rows if row not in found]
             return [{"erased": len(found)}]

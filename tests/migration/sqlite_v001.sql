@@ -22,6 +22,16 @@ CREATE TABLE agents (
     FOREIGN KEY (tenant, parent_id) REFERENCES agents (tenant, id)
 ) STRICT;
 INSERT INTO "agents" VALUES('default','01900000-0000-7000-8000-00000000000a','keeper','implementer','idle',NULL,0,NULL,'2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z',NULL);
+CREATE TABLE chain_tombstones (
+    tenant       TEXT NOT NULL DEFAULT 'default',
+    session_id   TEXT NOT NULL,
+    first_number INTEGER NOT NULL,
+    last_number  INTEGER NOT NULL CHECK (last_number >= first_number),
+    seq          INTEGER NOT NULL,
+    chain_hash   BLOB NOT NULL,
+    PRIMARY KEY (tenant, session_id, first_number),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 CREATE TABLE checkpoint_writes (
     tenant      TEXT NOT NULL DEFAULT 'default',
     session_id  TEXT NOT NULL,
@@ -72,7 +82,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:d9ebc72fd744cb3bc2fe2de144b0ca985ab558242ef30dcc20baec2fffac69df','2026-11-15T12:07:18.252469Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97','2026-11-15T12:19:10.321661Z');
 CREATE TABLE sealing (
     tenant    TEXT PRIMARY KEY NOT NULL,
     seal      TEXT NOT NULL,
@@ -109,6 +119,9 @@ CREATE TABLE session_checkpoints (
     version          INTEGER NOT NULL DEFAULT 1,
     size_bytes       INTEGER NOT NULL DEFAULT 0,
     stored_bytes     INTEGER NOT NULL DEFAULT 0,
+    -- Its place in the session's hash chain: the link before it, and its own.
+    chain_number     INTEGER,
+    chain_previous   BLOB,
     chain_hash       BLOB,
     git_branch       TEXT,
     git_commit       TEXT,
@@ -133,8 +146,8 @@ CREATE TABLE session_checkpoints (
     FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
 ) STRICT;
-INSERT INTO "session_checkpoints" VALUES('default','01900000-0000-7000-8000-000000000001','1ef-1','release','01900000-0000-7000-8000-00000000000a','',1,NULL,'first',NULL,NULL,'manual','manual',NULL,1,945,218,NULL,NULL,NULL,0,NULL,1,0,NULL,NULL,NULL,NULL,'{"step":1}','2026-01-02T03:04:05.678901Z',NULL,'{"conversation_history":[{"role":"user","content":"hello ü"}],"n":1.10}',X'12A952F24564BCBAA48B7572D5A25F5BE630DB9EC7EF99B378A1DF33CE3D6E3BC6000000000003AC12F9B0078B5DF596D2EA19010C001BBD009E651DE2C57E8FB7E355F31EB9D3F73900000000000005');
-INSERT INTO "session_checkpoints" VALUES('default','01900000-0000-7000-8000-000000000002',NULL,'release','01900000-0000-7000-8000-00000000000a','',2,'01900000-0000-7000-8000-000000000001','second',NULL,NULL,'failure','failure',NULL,1,0,130,NULL,'main',NULL,1,NULL,1,0,NULL,NULL,NULL,NULL,NULL,'2026-01-02T03:04:05.678901Z',NULL,'{"step":1}',X'1298EEB384AE0ABCEDC30D56F8FCAE8A888D51F435E9C2AC14155FA2EB979FC5E5100000000003B1');
+INSERT INTO "session_checkpoints" VALUES('default','01900000-0000-7000-8000-000000000001','1ef-1','release','01900000-0000-7000-8000-00000000000a','',1,NULL,'first',NULL,NULL,'manual','manual',NULL,1,945,218,1,X'',X'C668F9C9A8BF76BC14527CE35356BEFF80481A4E7AEB9312A013C52D213889FF',NULL,NULL,0,NULL,1,0,NULL,NULL,NULL,NULL,'{"step":1}','2026-01-02T03:04:05.678901Z',NULL,'{"conversation_history":[{"role":"user","content":"hello ü"}],"n":1.10}',X'12A952F24564BCBAA48B7572D5A25F5BE630DB9EC7EF99B378A1DF33CE3D6E3BC6000000000003AC12F9B0078B5DF596D2EA19010C001BBD009E651DE2C57E8FB7E355F31EB9D3F73900000000000005');
+INSERT INTO "session_checkpoints" VALUES('default','01900000-0000-7000-8000-000000000002',NULL,'release','01900000-0000-7000-8000-00000000000a','',2,'01900000-0000-7000-8000-000000000001','second',NULL,NULL,'failure','failure',NULL,1,0,130,2,X'C668F9C9A8BF76BC14527CE35356BEFF80481A4E7AEB9312A013C52D213889FF',X'4582BE07F584B91B293C6AC1524598C768E81710B5F869CD51676160DA93B4B6','main',NULL,1,NULL,1,0,NULL,NULL,NULL,NULL,NULL,'2026-01-02T03:04:05.678901Z',NULL,'{"step":1}',X'1298EEB384AE0ABCEDC30D56F8FCAE8A888D51F435E9C2AC14155FA2EB979FC5E5100000000003B1');
 CREATE TABLE session_logs (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant     TEXT NOT NULL DEFAULT 'default',
@@ -170,13 +183,15 @@ CREATE TABLE sessions (
     paused_until     TEXT,
     pause_reason     TEXT,
     resumed_at       TEXT,
+    chain_length     INTEGER NOT NULL DEFAULT 0,
+    chain_head       BLOB NOT NULL DEFAULT x'',
     metadata         TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
     created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     updated_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     PRIMARY KEY (tenant, id),
     FOREIGN KEY (tenant, agent_id) REFERENCES agents (tenant, id)
 ) STRICT;
-INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,NULL,0,NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,'{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
+INSERT INTO "sessions" VALUES('default','release','01900000-0000-7000-8000-00000000000a','implementer','Keep this readable','active',NULL,NULL,NULL,NULL,0,NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,2,X'4582BE07F584B91B293C6AC1524598C768E81710B5F869CD51676160DA93B4B6','{"team":"core","n":1}','2026-01-02T03:04:05.678901Z','2026-01-02T03:04:05.678901Z');
 CREATE TABLE workspace_packs (
     tenant     TEXT NOT NULL DEFAULT 'default',
     commit_id  TEXT NOT NULL,

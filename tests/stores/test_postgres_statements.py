@@ -104,7 +104,7 @@ def test_a_whole_checkpoint_is_read_with_one_statement(
     store.put(state_draft({"other": 1}, namespace="b"))
     query = CheckpointQuery(session_id="thread", namespace="a")
     row = beside.execute(*_bytes(read_statement(query, "default", schema_of(postgres_url))))
-    found = parse_read(row.fetchone() or ())
+    found = parse_read(row.fetchone() or (), "default")
     assert found.record == latest.record
     decoded = decode_state(found.payload, lambda _: found.chunks)
     assert decoded.state == STATE | {"extra": 1}

@@ -3,7 +3,8 @@
 The statements are those of the PostgreSQL store, sent as they are; four shapes are all there is:
 
     put      SELECT … FROM holdfast.put(…)            one row: the record, created, removed
-    get      SELECT … one checkpoint and its chunks   one row or none: record, manifest, refs, chunks
+    get      SELECT … one checkpoint and its chunks   one row or none: record, link, manifest,
+                                                      refs, chunks
     list     SELECT … the columns of a record         a row for each checkpoint
     delete   one row: how many were deleted (also for delete_threads and purge_expired)
 
@@ -112,7 +113,8 @@ class PostgresCheckpointer(BaseCheckpointer):
         rows = await self._connector.rows(*read_statement(query, self._tenant, self._schema))
         if not rows:
             return None
-        record, payload, chunks = parse_read(rows[0])
+        digest = plain_digest if seal is None else seal.names.digest_row
+        record, payload, chunks = parse_read(rows[0], self._tenant, row_digest=digest)
         if seal is not None:
             payload = seal.payload_of(record, payload)
             record = seal.opened_checkpoint(record)

@@ -24,6 +24,7 @@ TENANT_TABLES: Final = (
     "agents",
     "sessions",
     "session_checkpoints",
+    "chain_tombstones",
     "chunks",
     "checkpoint_writes",
     "effects",

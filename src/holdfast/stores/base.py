@@ -25,6 +25,7 @@ from holdfast.model import (
     LEASE_TTL,
     AgentRecord,
     Buffer,
+    Chain,
     CheckpointQuery,
     CheckpointRecord,
     EffectOutcome,
@@ -50,6 +51,7 @@ from holdfast.model import (
 )
 from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.state.cache import ChunkCache
+from holdfast.stores.chain import RowDigest, plain_digest
 
 if TYPE_CHECKING:
     from holdfast.stores.sealed_tables import Change, Row, Table
@@ -63,6 +65,9 @@ class Store(ABC):
 
     url: str
     """Where the data is, without secrets: fit for messages and logs."""
+
+    row_digest: RowDigest = staticmethod(plain_digest)
+    """What digests the content of a checkpoint's row for the hash chain: the place for a key."""
 
     shared: ClassVar[bool] = False
     """Whether other machines read the same store, so that files have to travel through it."""
@@ -288,11 +293,24 @@ class Store(ABC):
 
     @abstractmethod
     def read_payload(self, checkpoint_id: str) -> Payload | None:
-        """Return the manifest and references of a checkpoint, or None."""
+        """Return the manifest and references of a checkpoint, or None.
+
+        Raises `CheckpointAltered` unless the row as a whole fits its link in the hash chain.
+        """
 
     @abstractmethod
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
-        """Return the manifests and references of those checkpoints that are stored, by id."""
+        """Return the manifests and references of those checkpoints that are stored, by id.
+
+        Raises `CheckpointAltered` as `read_payload` does.
+        """
+
+    @abstractmethod
+    def read_chain(self, session_id: str) -> Chain | None:
+        """Return the hash chain of a session as of one moment, or None without a session.
+
+        Rows prove themselves when they are read; this is for whoever asks whether they are all there.
+        """
 
     @abstractmethod
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:

@@ -220,12 +220,12 @@ class MemoryCheckpoints(MemorySessions):
     def read_payload(self, checkpoint_id: str) -> Payload | None:
         with self._open():
             found = self._visible_checkpoint(checkpoint_id)
-            return None if found is None else _payload(found)
+            return None if found is None else self._verified(found)
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         with self._open():
             found = {id_: self._visible_checkpoint(id_) for id_ in checkpoint_ids}
-        return {id_: _payload(one) for id_, one in found.items() if one is not None}
+            return {id_: self._verified(one) for id_, one in found.items() if one is not None}
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         with self._open():

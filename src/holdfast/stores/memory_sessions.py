@@ -282,6 +282,8 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                 raise CheckpointNotFound(
                     f"session {source_id!r} has no checkpoint {', '.join(sorted(missing))}"
                 )
+            for checkpoint in found:
+                self._verified(checkpoint)
             session = self._insert_session(draft)
             ids = {checkpoint.record.id: new_id() for checkpoint in found}
             for checkpoint in found:

@@ -20,11 +20,14 @@ from holdfast.ids import check_tenant
 from holdfast.locks import RLock
 from holdfast.model import (
     AgentRecord,
+    Chain,
+    ChainLink,
     CheckpointRecord,
     EffectRecord,
     LogRecord,
     Payload,
     SessionRecord,
+    Tombstone,
     WorkspacePack,
     WriteRecord,
     utc_now,
@@ -32,7 +35,8 @@ from holdfast.model import (
 from holdfast.processes import Uptime, uptime
 from holdfast.state.codec import load_document
 from holdfast.stores.base import Store
-from holdfast.stores.checks import metadata_filter
+from holdfast.stores.chain import GENESIS, altered, link_of, record_row
+from holdfast.stores.checks import check_filter, metadata_filter
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +48,7 @@ class Checkpoint:
     payload: Payload
     consumed_at: datetime | None = None
     restoring_until: datetime | None = None
+    link: ChainLink | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +68,10 @@ class Session:
     record: SessionRecord
     document: str | None
     lease_clock: str | None = None
+    chain_length: int = 0
+    chain_head: bytes = GENESIS
+    # By their first numbers.
+    tombstones: dict[int, Tombstone] = field(default_factory=dict)
     lines: dict[str, Line] = field(default_factory=dict)
     logs: list[tuple[LogRecord, str | None]] = field(default_factory=list)
     # (namespace, external id) to (task, index) to the write and its time.
@@ -131,6 +140,10 @@ class MemoryTables(Store):
 
     def _remember(self, session: Session, checkpoint: Checkpoint) -> Line:
         record = checkpoint.record
+        number, previous = session.chain_length + 1, session.chain_head
+        session.chain_head = self._link(checkpoint, number, previous)
+        session.chain_length = number
+        checkpoint.link = ChainLink(record.id, record.seq, number, previous, session.chain_head)
         line = session.lines.get(record.namespace)
         if line is None:
             line = session.lines[record.namespace] = Line()
@@ -162,9 +175,52 @@ class MemoryTables(Store):
             del line.by_external_id[record.external_id]
         if record.label is not None:
             del line.by_label[record.label]
+        if checkpoint.link is not None:
+            _bury(session.tombstones, checkpoint.link)
+
+    def _link(self, checkpoint: Checkpoint, number: int, previous: bytes) -> bytes:
+        row = record_row(checkpoint.record, checkpoint.document)
+        manifest, refs = checkpoint.payload.manifest.encode(), checkpoint.payload.refs
+        return link_of(self.row_digest, self.tenant, row, number, previous, manifest, refs)
+
+    def _verified(self, checkpoint: Checkpoint) -> Payload:
+        """Return the payload of a checkpoint, or raise unless all of it fits its link."""
+        link = checkpoint.link
+        if link is None or link.hash != self._link(checkpoint, link.number, link.previous):
+            raise altered(checkpoint.record.id)
+        return replace(checkpoint.payload, session_id=checkpoint.record.session_id)
+
+    def read_chain(self, session_id: str) -> Chain | None:
+        check_filter(session_id, "session id", str)
+        with self._open():
+            session = self._sessions.get(session_id)
+            if session is None:
+                return None
+            stored = [one for line in session.lines.values() for one in line.stored]
+            links = [one.link for one in stored if one.link is not None]
+            return Chain(
+                session_id,
+                session.chain_length,
+                session.chain_head,
+                links=tuple(sorted(links, key=attrgetter("number"))),
+                tombstones=tuple(session.tombstones[first] for first in sorted(session.tombstones)),
+                unlinked=tuple(one.record.id for one in stored if one.link is None),
+            )
 
     def close(self) -> None:
         self._closed = True
+
+
+def _bury(tombstones: dict[int, Tombstone], link: ChainLink) -> None:
+    """Leave a tombstone for a link, one with the runs that it touches."""
+    first, last, seq, hash_ = link.number, link.number, link.seq, link.hash
+    following = tombstones.pop(last + 1, None)
+    if following is not None:
+        last, seq, hash_ = following.last_number, following.seq, following.hash
+    before = next((one for one in tombstones.values() if one.last_number == first - 1), None)
+    if before is not None:
+        first = before.first_number
+    tombstones[first] = Tombstone(first, last, seq, hash_)
 
 
 def visible(record: CheckpointRecord, now: datetime) -> bool:

@@ -89,7 +89,9 @@ class PostgresStore(
     # Checkpoints -----------------------------------------------------------------------------
 
     def put(self, draft: NewCheckpoint) -> PutResult:
-        statement = statements.put_statement(draft, self.tenant, self.schema)
+        statement = statements.put_statement(
+            draft, self.tenant, self.schema, row_digest=self.row_digest
+        )
         [row] = self._link.rows(statement, again=True)
         return parse_put(row)
 
@@ -101,7 +103,9 @@ class PostgresStore(
         """Return the newest checkpoint of a query with its whole payload, in one round trip."""
         statement = statements.read_statement(query, self.tenant, self.schema)
         rows = self._link.rows(statement, again=True)
-        return parse_read(rows[0]) if rows else None
+        if not rows:
+            return None
+        return parse_read(rows[0], self.tenant, row_digest=self.row_digest)
 
     def latest_of_agent(self, agent_id: str) -> CheckpointRecord | None:
         rows = self._rows(
@@ -111,12 +115,12 @@ class PostgresStore(
 
     def read_payload(self, checkpoint_id: str) -> Payload | None:
         rows = self._rows("checkpoints.payload", again=True, id=uuid_or_none(checkpoint_id))
-        return Payload(*rows[0]) if rows else None
+        return self._verified(rows[0])[1] if rows else None
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         ids = [uuid_or_none(checkpoint_id) for checkpoint_id in checkpoint_ids]
         rows = self._rows("checkpoints.payloads", again=True, ids=ids)
-        return {str(id_): Payload(*payload) for id_, *payload in rows}
+        return {record.id: payload for record, payload in map(self._verified, rows)}
 
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         rows = self._rows("chunks.read", again=True, digests=list(digests))

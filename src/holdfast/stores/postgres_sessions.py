@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,14 +11,20 @@ from holdfast.errors import AgentNotFound, CheckpointNotFound, IllegalTransition
 from holdfast.ids import new_id
 from holdfast.model import (
     AgentRecord,
+    Chain,
+    ChainLink,
+    CheckpointRecord,
     LogRecord,
     NewAgent,
     NewSession,
+    Payload,
     SessionQuery,
     SessionRecord,
     SessionUsage,
+    Tombstone,
 )
 from holdfast.stores import postgres_statements as statements
+from holdfast.stores.chain import content_digest, record_row
 from holdfast.stores.checks import (
     as_utc,
     check_agent_status,
@@ -197,19 +204,76 @@ class PostgresSessions(PostgresAccess):
                 if not execute(connection, Statement(self._sql["postgres.copy.lock"], source)):
                     raise SessionNotFound(f"{self.url} has no session {source_id!r}")
                 found = execute(connection, Statement(self._sql["postgres.copy.sources"], source))
-                ids = _chosen([str(row[0]) for row in found], checkpoint_ids, source_id)
+                sources = {
+                    record.id: (record, payload) for record, payload in map(self._verified, found)
+                }
+                ids = _chosen(list(sources), checkpoint_ids, source_id)
+                copies = {id_: new_id() for id_ in ids}
                 params = {
                     "tenant": self.tenant,
                     "source": source_id,
                     "draft": document,
                     "ids": ids,
-                    "new_ids": [new_id() for _ in ids],
+                    "new_ids": list(copies.values()),
+                    "contents": [
+                        self._content_of_copy(*sources[id_], draft.id, copies) for id_ in ids
+                    ],
                     "whole": checkpoint_ids is None,
                 }
                 [row] = execute(connection, Statement(self._sql["postgres.copy"], params))
                 return row
 
         return parse_session(self._link.run(work))
+
+    def _verified(self, row: tuple[Any, ...]) -> tuple[CheckpointRecord, Payload]:
+        return statements.verified(row, self.tenant, row_digest=self.row_digest)
+
+    def _content_of_copy(
+        self, record: CheckpointRecord, payload: Payload, session_id: str, copies: Mapping[str, str]
+    ) -> bytes:
+        """Return the digest of what a copy says: it has its own id, session and parent."""
+        parent = record.parent_id
+        copy = replace(
+            record,
+            id=copies[record.id],
+            session_id=session_id,
+            parent_id=None if parent is None else copies.get(parent, parent),
+        )
+        row = record_row(copy, None)
+        manifest = payload.manifest.encode()
+        return content_digest(self.row_digest, self.tenant, row, manifest, payload.refs)
+
+    def read_chain(self, session_id: str) -> Chain | None:
+        check_filter(session_id, "session id", str)
+        params = {"tenant": self.tenant, "session_id": session_id}
+
+        def read(connection: AnyConnection) -> Chain | None:
+            with connection.transaction():
+                execute(connection, Statement(self._sql["postgres.transfer.begin"], {}))
+                found, links, tombstones = (
+                    execute(connection, Statement(self._sql[name], params))
+                    for name in ("chain.session", "chain.links", "chain.tombstones")
+                )
+            if not found:
+                return None
+            [(length, head)] = found
+            whole = [row for row in links if None not in row]
+            return Chain(
+                session_id,
+                length,
+                bytes(head),
+                links=tuple(
+                    ChainLink(str(id_), seq, number, bytes(previous), bytes(link))
+                    for id_, seq, number, previous, link in whole
+                ),
+                tombstones=tuple(
+                    Tombstone(first, last, seq, bytes(link))
+                    for first, last, seq, link in tombstones
+                ),
+                unlinked=tuple(str(row[0]) for row in links if None in row),
+            )
+
+        return self._link.run(read, again=True)
 
     def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
         for session_id in session_ids or ():

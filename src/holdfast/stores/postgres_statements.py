@@ -37,6 +37,15 @@ from holdfast.model import (
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
 from holdfast.state.codec import dump_document, load_document
+from holdfast.stores.chain import (
+    RowDigest,
+    altered,
+    content_digest,
+    draft_row,
+    link_of,
+    plain_digest,
+    record_row,
+)
 from holdfast.stores.checks import (
     as_utc,
     check_agent,
@@ -94,7 +103,13 @@ class StoredCheckpoint(NamedTuple):
     chunks: dict[bytes, bytes]
 
 
-def put_statement(draft: NewCheckpoint, tenant: str, schema: str = DEFAULT_SCHEMA) -> Statement:
+def put_statement(
+    draft: NewCheckpoint,
+    tenant: str,
+    schema: str = DEFAULT_SCHEMA,
+    *,
+    row_digest: RowDigest = plain_digest,
+) -> Statement:
     """Return the one statement that stores a checkpoint; `parse_put` reads its row."""
     draft = check_checkpoint(draft)
     document = {
@@ -137,6 +152,9 @@ def put_statement(draft: NewCheckpoint, tenant: str, schema: str = DEFAULT_SCHEM
         "digests": digests,
         "data": data,
         "expects": list(draft.expects),
+        "content": content_digest(
+            row_digest, tenant, draft_row(draft), draft.manifest.encode(), draft.refs
+        ),
     }
     return Statement(queries("postgres", schema)["postgres.put"], params)
 
@@ -344,11 +362,29 @@ def parse_put(row: Row) -> PutResult:
     return PutResult(parse_checkpoint(row), created, tuple(map(str, removed)))
 
 
-def parse_read(row: Row) -> StoredCheckpoint:
-    """Read the row of `read_statement`."""
-    manifest, refs, digests, data = row[_RECORD_COLUMNS:]
+def parse_read(row: Row, tenant: str, *, row_digest: RowDigest = plain_digest) -> StoredCheckpoint:
+    """Read the row of `read_statement`. Raises `CheckpointAltered` as `verified` does."""
+    record, payload = verified(row, tenant, row_digest=row_digest)
+    digests, data = row[-2:]
     chunks = zip(map(bytes, digests or ()), map(bytes, data or ()), strict=True)
-    return StoredCheckpoint(parse_checkpoint(row), Payload(manifest, bytes(refs)), dict(chunks))
+    return StoredCheckpoint(record, payload, dict(chunks))
+
+
+def verified(
+    row: Row, tenant: str, *, row_digest: RowDigest = plain_digest
+) -> tuple[CheckpointRecord, Payload]:
+    """Return a whole row. Raises `CheckpointAltered` unless it fits its link in the hash chain."""
+    record = parse_checkpoint(row)
+    number, previous, link, manifest, refs = row[_RECORD_COLUMNS : _RECORD_COLUMNS + 5]
+    if number is None or previous is None or link is None:
+        raise altered(record.id)
+    columns = record_row(record, row[23])
+    derived = link_of(
+        row_digest, tenant, columns, number, bytes(previous), manifest.encode(), bytes(refs)
+    )
+    if derived != bytes(link):
+        raise altered(record.id)
+    return record, Payload(manifest, bytes(refs), record.session_id)
 
 
 def parse_write(row: Row) -> WriteRecord:

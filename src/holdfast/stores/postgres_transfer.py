@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from holdfast.model import (
     SessionRecord,
     WriteCopy,
 )
+from holdfast.stores.chain import content_digest, record_row
 from holdfast.stores.checks import as_utc, check_copied, check_copy, check_filter, document_text
 from holdfast.stores.postgres_connection import AnyConnection, execute
 from holdfast.stores.postgres_effects import PostgresEffects
@@ -142,7 +143,7 @@ class PostgresTransfer(PostgresEffects):
         added = self._many(
             connection,
             "postgres.transfer.checkpoint",
-            (_checkpoint(copy, one, payloads(one.id)) for one in copy.checkpoints),
+            (self._checkpoint(copy, one, payloads(one.id)) for one in copy.checkpoints),
         )
         if added < len(copy.checkpoints):
             raise CheckpointExists(
@@ -163,6 +164,19 @@ class PostgresTransfer(PostgresEffects):
             "postgres.transfer.log",
             (_columns(one) | {"session_id": session_id} for one in copy.logs),
         )
+
+    def _checkpoint(
+        self, copy: SessionCopy, record: CheckpointRecord, payload: Payload
+    ) -> dict[str, Any]:
+        check_copied(copy, record, payload)
+        row = record_row(replace(record, expires_at=_utc(record.expires_at)), None)
+        manifest = payload.manifest.encode()
+        return _columns(record) | {
+            "consumed_at": _utc(copy.consumed.get(record.id)),
+            "manifest": payload.manifest,
+            "refs": payload.refs,
+            "content": content_digest(self.row_digest, self.tenant, row, manifest, payload.refs),
+        }
 
     def _ask(self, connection: AnyConnection, *names: str, **params: Any) -> list[tuple[Any, ...]]:
         return execute(connection, self._statement(*names, **params))
@@ -187,15 +201,6 @@ def _columns(record: Any) -> dict[str, Any]:
 
 def _utc(value: Any) -> Any:
     return as_utc(value, "a time of the session") if isinstance(value, datetime) else value
-
-
-def _checkpoint(copy: SessionCopy, record: CheckpointRecord, payload: Payload) -> dict[str, Any]:
-    check_copied(copy, record, payload)
-    return _columns(record) | {
-        "consumed_at": _utc(copy.consumed.get(record.id)),
-        "manifest": payload.manifest,
-        "refs": payload.refs,
-    }
 
 
 def _write(copy: WriteCopy) -> dict[str, Any]:

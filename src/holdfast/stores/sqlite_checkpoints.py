@@ -18,6 +18,7 @@ from holdfast.model import (
     PutResult,
 )
 from holdfast.stores import sqlite_rows as rows
+from holdfast.stores.chain import link_of
 from holdfast.stores.checks import (
     already_consumed,
     check_checkpoint,
@@ -62,12 +63,13 @@ class SqliteCheckpoints(SqliteSessions):
         created = stamp_given(draft.created_at, "created_at")
         expires = stamp_given(draft.expires_at, "expires_at")
         chunks = self._packed(draft.chunks)
-        own_bytes = len(draft.manifest.encode()) + len(draft.refs)
+        manifest = draft.manifest.encode()
+        own_bytes = len(manifest) + len(draft.refs)
 
         def store(connection: apsw.Connection) -> PutResult:
             moment = self._now()
             now = stamp(moment)
-            agent_id, status = self._lock_session(
+            agent_id, status, length, head = self._lock_session(
                 connection, draft.session_id, session, draft.fence
             )
             stored, replaced, seq, label = self._standing(connection, draft, now)
@@ -81,7 +83,7 @@ class SqliteCheckpoints(SqliteSessions):
                 self._consume(connection, draft, now)
             if replaced:
                 values = (self.tenant, text_list(replaced), False, now)
-                connection.execute(SQL["checkpoints.delete"], values)
+                self._bury(connection, all_rows(connection, "checkpoints.delete", values))
             stored_bytes = own_bytes + self._add_chunks(connection, chunks)
             self._require_chunks(connection, draft.expects)
             if draft.pack_required:
@@ -98,10 +100,13 @@ class SqliteCheckpoints(SqliteSessions):
                 metadata=metadata,
                 created_at=created or now,
             )
+            number = length + 1
+            link = link_of(self.row_digest, self.tenant, row, number, head, manifest, draft.refs)
             connection.execute(
-                SQL["sqlite.put.checkpoint"], (self.tenant, *row, draft.manifest, draft.refs)
+                SQL["sqlite.put.checkpoint"],
+                (self.tenant, *row, number, head, link, draft.manifest, draft.refs),
             )
-            touched = (now, self.tenant, draft.session_id)
+            touched = (now, number, link, self.tenant, draft.session_id)
             connection.execute(SQL["sqlite.put.touch_session"], touched)
             removed = self._trim(connection, draft, moment, now)
             record = rows.checkpoint((*row, None))
@@ -191,7 +196,8 @@ class SqliteCheckpoints(SqliteSessions):
         if not going:
             return []
         gone = all_rows(connection, "sqlite.put.trim", (self.tenant, text_list(going), now))
-        return [id_ for id_, _ in sorted(gone, key=lambda row: row[1])]
+        self._bury(connection, gone)
+        return [row[1] for row in sorted(gone, key=lambda row: row[2])]
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
         statement, values = [SQL["checkpoints.list"]], [self.tenant, self._clock()]
@@ -210,12 +216,12 @@ class SqliteCheckpoints(SqliteSessions):
         found = self._rows(
             "checkpoints.payload", (checkpoint_id.lower(), self.tenant, self._clock())
         )
-        return Payload(*found[0]) if found else None
+        return self._verified(found[0]) if found else None
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         ids = text_list(checkpoint_ids, "checkpoint id")
         found = self._rows("checkpoints.payloads", (ids, self.tenant, self._clock()))
-        return {id_: Payload(*payload) for id_, *payload in found}
+        return {row[0]: self._verified(row) for row in found}
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         check_filter(checkpoint_id, "checkpoint id", str)
@@ -265,15 +271,14 @@ class SqliteCheckpoints(SqliteSessions):
             self._fence_checkpoints(connection, ids, fence)
             values = (self.tenant, ids, spare_restoring, self._clock())
             connection.execute(SQL["sqlite.delete.writes"], (self.tenant, *values))
-            connection.execute(SQL["checkpoints.delete"], values)
-            return connection.changes()
+            return self._bury(connection, all_rows(connection, "checkpoints.delete", values))
 
         return self._file.write(delete)
 
     def purge_expired(self) -> int:
         def purge(connection: apsw.Connection) -> int:
-            connection.execute(SQL["checkpoints.purge_expired"], (self.tenant, self._clock()))
-            return connection.changes()
+            gone = all_rows(connection, "checkpoints.purge_expired", (self.tenant, self._clock()))
+            return self._bury(connection, gone)
 
         return self._file.write(purge)
 

@@ -32,7 +32,7 @@ class SqliteLeases(SqliteAccess):
             found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
             if not found:
                 raise SessionNotFound(f"no session has the id {session_id!r}")
-            _, _, token, holder, clock, since, expires_at = found[0]
+            _, _, _, _, token, holder, clock, since, expires_at = found[0]
             now = self._now()
             if holder != owner:
                 if holder is not None and token != over:
@@ -160,5 +160,5 @@ class SqliteLeases(SqliteAccess):
         if fence is None:
             return
         found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
-        if found and found[0][2] != fence:
+        if found and found[0][4] != fence:
             raise lease_lost(session_id)

@@ -18,6 +18,7 @@ from holdfast.errors import (
 from holdfast.ids import new_id
 from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
 from holdfast.stores import sqlite_rows as rows
+from holdfast.stores.chain import GENESIS, link_of
 from holdfast.stores.checks import (
     check_fence,
     check_filter,
@@ -32,6 +33,7 @@ from holdfast.stores.checks import (
 from holdfast.stores.rules import lease_lost, session_completed
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
+from holdfast.stores.sqlite_chain import SqliteChain
 from holdfast.stores.sqlite_chunks import SqliteChunks
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_leases import SqliteLeases
@@ -46,7 +48,7 @@ _SESSION_FILTERS: Final = (
 )
 
 
-class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
+class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, SqliteChain):
     """Sessions and their logs."""
 
     def create_session(self, draft: NewSession) -> SessionRecord:
@@ -179,23 +181,23 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
         session_id: str,
         draft: NewSession | None,
         fence: int | None,
-    ) -> tuple[str, str]:
-        """Return the agent and the status of a session that may be written with this fence.
+    ) -> tuple[str, str, int, bytes]:
+        """Return a session that may be written with this fence: agent, status and end of its chain.
 
         It is created if the draft brings it.
         """
         found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
         if found:
-            agent_id, status, *lease = found[0]
+            agent_id, status, length, head, *lease = found[0]
             if lease[0] != fence:
                 self._refuse_fence(connection, session_id, lease, fence)
-            return agent_id, status
+            return agent_id, status, length, head
         if draft is None:
             raise SessionNotFound(f"no session has the id {session_id!r}")
         if fence is not None:
             raise lease_lost(session_id)
         created = self._insert_session(connection, draft)
-        return created.agent_id, created.status
+        return created.agent_id, created.status, 0, GENESIS
 
     def delete_session(self, session_id: str) -> bool:
         check_filter(session_id, "session id", str)
@@ -224,8 +226,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
                 return 0
             snapshots = self._snapshots_of(connection, sessions)
             part = (self.tenant, sessions, namespace)
-            connection.execute(SQL["sqlite.erase.checkpoints"], part)
-            erased = connection.changes()
+            erased = self._bury(connection, all_rows(connection, "sqlite.erase.checkpoints", part))
             connection.execute(SQL["sqlite.erase.writes"], part)
             values = (self.tenant, sessions, agent_id.lower())
             connection.execute(SQL["sqlite.erase.empty_sessions"], values)
@@ -274,21 +275,45 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases):
                     )
             session = self._insert_session(connection, draft)
             copies = {row[0]: new_id() for row in sources}
-            for id_, parent_id, _, _ in sources:
-                (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
-                parent_id = copies.get(parent_id, parent_id)
-                values = (copies[id_], draft.id, draft.agent_id, seq, parent_id, id_, self.tenant)
-                connection.execute(SQL["sqlite.copy.checkpoint"], values)
+            head = GENESIS
+            for number, source in enumerate(sources, 1):
+                head = self._copy_checkpoint(connection, draft, source, copies, number, head)
+            self._set_chain(connection, draft.id, len(sources), head)
             statement = SQL["sqlite.copy.writes"]
             if chosen is None:
                 connection.execute(statement, (draft.id, *key))
             else:
                 one = statement + "\n" + SQL["sqlite.copy.writes.where.checkpoint"]
-                wanted = [(draft.id, *key, *row[2:]) for row in sources if row[3] is not None]
+                wanted = [(draft.id, *key, row[3], row[5]) for row in sources if row[5] is not None]
                 connection.executemany(one, wanted)
             return session
 
         return self._file.write(copy)
+
+    def _copy_checkpoint(
+        self,
+        connection: apsw.Connection,
+        draft: NewSession,
+        source: Row,
+        copies: Mapping[str, str],
+        number: int,
+        previous: bytes,
+    ) -> bytes:
+        """Copy a checkpoint that is as it was stored into the session of the draft; return its link."""
+        payload = self._verified(source)
+        (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+        manifest = payload.manifest.encode()
+        row = list(source[:25])
+        row[0:3] = copies[source[0]], draft.id, draft.agent_id
+        row[4] = seq
+        row[6] = copies.get(source[6], source[6])
+        row[15] = len(manifest) + len(payload.refs)
+        link = link_of(
+            self.row_digest, self.tenant, tuple(row), number, previous, manifest, payload.refs
+        )
+        values = (self.tenant, *row, number, previous, link, *source[29:33])
+        connection.execute(SQL["sqlite.copy.checkpoint"], values)
+        return link
 
     def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
         statement, values = [SQL["sessions.usage"]], [self._clock(), self.tenant]

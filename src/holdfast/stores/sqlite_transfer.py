@@ -20,6 +20,7 @@ from holdfast.model import (
     WriteRecord,
 )
 from holdfast.stores import sqlite_rows as rows
+from holdfast.stores.chain import GENESIS, link_of
 from holdfast.stores.checks import check_copied, check_copy, check_filter, document_text
 from holdfast.stores.sqlite_access import all_rows, hex_list
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
@@ -112,8 +113,10 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
                 if self._agent(connection, agent.id) is None:
                     self._insert_agent_row(connection, _agent_row(agent))
             connection.execute(SQL["sqlite.transfer.session"], (self.tenant, *_session_row(copy)))
-            for one in copy.checkpoints:
-                self._add_copied(connection, copy, one, payloads(one.id))
+            head = GENESIS
+            for number, one in enumerate(copy.checkpoints, 1):
+                head = self._add_copied(connection, copy, one, payloads(one.id), number, head)
+            self._set_chain(connection, copy.session.id, len(copy.checkpoints), head)
             self._add_rest(connection, copy)
             return rows.session(all_rows(connection, "sessions.find", key)[0])
 
@@ -125,7 +128,9 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
         copy: SessionCopy,
         record: CheckpointRecord,
         payload: Payload,
-    ) -> None:
+        number: int,
+        previous: bytes,
+    ) -> bytes:
         draft = check_copied(copy, record, payload)
         (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
         row = rows.of_draft(
@@ -138,13 +143,16 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
             metadata=document_text(record.metadata),
             created_at=_stamp(record.created_at),
         )
+        manifest = payload.manifest.encode()
+        link = link_of(self.row_digest, self.tenant, row, number, previous, manifest, payload.refs)
         later = (_stamp(record.restored_at), _stamp(copy.consumed.get(record.id)))
         connection.execute(
             SQL["sqlite.transfer.checkpoint"],
-            (self.tenant, *row, *later, payload.manifest, payload.refs),
+            (self.tenant, *row, number, previous, link, *later, payload.manifest, payload.refs),
         )
         if not connection.changes():
             raise CheckpointExists(f"the id {record.id} belongs to another session")
+        return link
 
     def _add_rest(self, connection: apsw.Connection, copy: SessionCopy) -> None:
         key = (self.tenant, copy.session.id)

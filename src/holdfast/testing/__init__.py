@@ -17,6 +17,7 @@ It needs pytest, which nothing else in the package does. For `holdfast.stores.ba
 
 from __future__ import annotations
 
+from holdfast.testing.chain import ChainContract
 from holdfast.testing.checkpointers import CheckpointerContract
 from holdfast.testing.checkpoints import CheckpointContract
 from holdfast.testing.content import ContentContract
@@ -41,6 +42,7 @@ __all__ = ["CheckpointerContract", "SaverContract", "StoreContract"]
 class StoreContract(
     SessionContract,
     CheckpointContract,
+    ChainContract,
     ListingContract,
     RestoringContract,
     TenantContract,

@@ -255,12 +255,23 @@ WHERE c.agent_id = %(agent_id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_
 ORDER BY c.created_at DESC, c.id DESC LIMIT 1;
 
 -- name: checkpoints.payload
-SELECT c.manifest, c.refs, c.session_id FROM holdfast.session_checkpoints AS c
+-- All that a link of the chain is made of, so that the row proves itself.
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs
+FROM holdfast.session_checkpoints AS c
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
 -- name: checkpoints.payloads
-SELECT c.id, c.manifest, c.refs, c.session_id FROM holdfast.session_checkpoints AS c
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs
+FROM holdfast.session_checkpoints AS c
 WHERE c.id = ANY (%(ids)s::uuid[]) AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
@@ -283,27 +294,29 @@ WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(ten
 RETURNING c.id;
 
 -- name: checkpoints.delete
-WITH gone AS (
-    DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
-        AND c.id = ANY (%(ids)s::uuid[]) AND holdfast.durably()
-        AND (NOT %(spare_restoring)s OR c.restoring_until IS NULL OR c.restoring_until <= now())
-        AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
-    RETURNING c.session_id, c.namespace, coalesce(c.external_id, c.id::text) AS external_id),
-writes AS (
-    DELETE FROM holdfast.checkpoint_writes AS w USING gone
-    WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
-        AND w.session_id = gone.session_id
-        AND w.namespace = gone.namespace AND w.external_id = gone.external_id)
-SELECT count(*) FROM gone;
+SELECT holdfast.remove_checkpoints(
+    %(tenant)s, %(ids)s::uuid[], %(fence)s::bigint, %(spare_restoring)s, true);
 
 -- name: checkpoints.purge_expired
-WITH gone AS (
-    DELETE FROM holdfast.session_checkpoints AS c
-    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
-        AND c.expires_at <= now() AND holdfast.durably()
-    RETURNING c.id)
-SELECT count(*) FROM gone;
+SELECT holdfast.remove_checkpoints(%(tenant)s, ARRAY(
+    SELECT c.id FROM holdfast.session_checkpoints AS c
+    WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.expires_at <= now()),
+    NULL, false, false);
+
+-- name: chain.session
+SELECT s.chain_length, s.chain_head FROM holdfast.sessions AS s
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND s.id = %(session_id)s;
+
+-- name: chain.links
+SELECT c.id, c.seq, c.chain_number, c.chain_previous, c.chain_hash
+FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.session_id = %(session_id)s
+ORDER BY c.chain_number, c.seq;
+
+-- name: chain.tombstones
+SELECT t.first_number, t.last_number, t.seq, t.chain_hash FROM holdfast.chain_tombstones AS t
+WHERE t.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND t.session_id = %(session_id)s
+ORDER BY t.first_number;
 
 -- name: checkpoints.ids
 SELECT c.id FROM holdfast.session_checkpoints AS c
@@ -482,7 +495,7 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at, p.created, p.removed
 FROM holdfast.put(
     %(tenant)s, %(draft)s::jsonb, %(manifest)s, %(refs)b::bytea,
-    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[]) AS p,
+    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(content)b::bytea) AS p,
     LATERAL (SELECT (p.checkpoint).*) AS c;
 
 -- name: postgres.packs.put
@@ -505,7 +518,7 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
-    c.manifest, c.refs, k.digests, k.data
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, k.digests, k.data
 FROM (
     SELECT c.* FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
@@ -519,7 +532,12 @@ FROM (
 ) AS k ON true
 
 -- name: postgres.copy.sources
-SELECT c.id FROM holdfast.session_checkpoints AS c
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs
+FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.session_id = %(id)s
     AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
 
@@ -537,7 +555,8 @@ SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues
     s.updated_at, s.lease_owner, s.lease_token, s.lease_since, s.lease_expires_at, s.recoveries,
     s.project_dir
 FROM holdfast.copy_session(
-    %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[], %(whole)s) AS s;
+    %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[],
+    %(contents)b::bytea[], %(whole)s) AS s;
 
 -- name: postgres.session.metadata
 -- Held until the merged document is stored.
@@ -630,19 +649,34 @@ RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.contin
     s.project_dir;
 
 -- name: postgres.transfer.checkpoint
--- The sequence draws seq, in the order of these statements.
-INSERT INTO holdfast.session_checkpoints (
-    tenant, id, external_id, session_id, agent_id, namespace, parent_id, name, label, description,
-    checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id, version, size_bytes,
-    stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned,
-    consumed_at, expires_at, metadata, created_at, restored_at)
-VALUES (%(tenant)s, %(id)s::uuid, %(external_id)s, %(session_id)s, %(agent_id)s::uuid, %(namespace)s,
-    %(parent_id)s, %(name)s, %(label)s, %(description)s, %(checkpoint_type)s, %(retention_class)s,
-    %(manifest)s::text::jsonb, %(manifest)s::text, %(refs)b::bytea, %(run_id)s, %(version)s, %(size_bytes)s,
-    %(stored_bytes)s, %(git_branch)s, %(git_commit)s, %(git_uncommitted)s, %(workspace_commit)s,
-    %(resumable)s, %(pinned)s, %(consumed_at)s, %(expires_at)s, %(metadata)s::jsonb, %(created_at)s,
-    %(restored_at)s)
-ON CONFLICT (id) DO NOTHING;
+-- The sequence draws seq, in the order of these statements, and each one is the next link.
+WITH place AS (
+    SELECT s.chain_length + 1 AS number, s.chain_head AS previous,
+        nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq')) AS seq
+    FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
+), stored AS (
+    INSERT INTO holdfast.session_checkpoints AS c (
+        tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
+        description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
+        version, size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted,
+        workspace_commit, resumable, pinned, consumed_at, expires_at, metadata, created_at,
+        restored_at, chain_number, chain_previous, chain_hash)
+    SELECT %(tenant)s, %(id)s::uuid, %(external_id)s, %(session_id)s, %(agent_id)s::uuid,
+        %(namespace)s, p.seq, %(parent_id)s, %(name)s, %(label)s::text, %(description)s,
+        %(checkpoint_type)s, %(retention_class)s, %(manifest)s::text::jsonb, %(manifest)s::text,
+        %(refs)b::bytea, %(run_id)s, %(version)s, %(size_bytes)s, %(stored_bytes)s::bigint,
+        %(git_branch)s, %(git_commit)s, %(git_uncommitted)s, %(workspace_commit)s, %(resumable)s,
+        %(pinned)s, %(consumed_at)s::timestamptz, %(expires_at)s::timestamptz, %(metadata)s::jsonb,
+        %(created_at)s::timestamptz, %(restored_at)s::timestamptz, p.number, p.previous,
+        holdfast.link_hash(
+            p.previous, p.number, p.seq, %(agent_id)s::uuid, %(stored_bytes)s::bigint,
+            %(created_at)s::timestamptz, %(label)s::text, %(metadata)s::jsonb, %(content)b::bytea)
+    FROM place AS p
+    ON CONFLICT (id) DO NOTHING
+    RETURNING c.chain_number, c.chain_hash)
+UPDATE holdfast.sessions AS s
+SET chain_length = stored.chain_number, chain_head = stored.chain_hash
+FROM stored WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s;
 
 -- name: postgres.transfer.write
 INSERT INTO holdfast.checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,

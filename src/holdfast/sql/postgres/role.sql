@@ -20,8 +20,8 @@ END $$;
 
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    holdfast.agents, holdfast.sessions, holdfast.session_checkpoints, holdfast.chunks,
-    holdfast.checkpoint_writes, holdfast.effects, holdfast.workspace_packs
+    holdfast.agents, holdfast.sessions, holdfast.session_checkpoints, holdfast.chain_tombstones,
+    holdfast.chunks, holdfast.checkpoint_writes, holdfast.effects, holdfast.workspace_packs
     TO {role};
 GRANT SELECT, INSERT ON holdfast.session_logs TO {role};
 GRANT SELECT, INSERT, UPDATE ON holdfast.sealing TO {role};

@@ -60,6 +60,8 @@ CREATE TABLE holdfast.sessions (
     paused_until     timestamptz,
     pause_reason     text,
     resumed_at       timestamptz,
+    chain_length     bigint NOT NULL DEFAULT 0,
+    chain_head       bytea NOT NULL DEFAULT '',
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
@@ -103,6 +105,9 @@ CREATE TABLE holdfast.session_checkpoints (
     version          bigint NOT NULL DEFAULT 1,
     size_bytes       bigint NOT NULL DEFAULT 0,
     stored_bytes     bigint NOT NULL DEFAULT 0,
+    -- Its place in the session's hash chain: the link before it, and its own.
+    chain_number     bigint,
+    chain_previous   bytea,
     chain_hash       bytea,
     git_branch       text,
     git_commit       text,
@@ -142,6 +147,19 @@ CREATE UNIQUE INDEX checkpoints_by_label
 CREATE INDEX checkpoints_by_workspace
     ON holdfast.session_checkpoints (tenant, workspace_commit)
     WHERE workspace_commit IS NOT NULL;
+
+-- What is left of links that a trim, a deletion or a replacement took away: each row stands for a run
+-- of numbers, with the seq and the hash of the last.
+CREATE TABLE holdfast.chain_tombstones (
+    tenant       text COLLATE "C" NOT NULL DEFAULT 'default',
+    session_id   text COLLATE "C" NOT NULL,
+    first_number bigint NOT NULL,
+    last_number  bigint NOT NULL CHECK (last_number >= first_number),
+    seq          bigint NOT NULL,
+    chain_hash   bytea NOT NULL,
+    PRIMARY KEY (tenant, session_id, first_number),
+    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE
+) WITH (fillfactor = 70);
 
 -- Content, stored once under its digest. Codec 0 is plain: compression is left to TOAST, so that SQL
 -- can read what is stored.
@@ -245,6 +263,8 @@ CREATE TABLE holdfast.schema_migrations (
 COMMENT ON TABLE holdfast.agents IS 'Who works: agents and their sub-agents.';
 COMMENT ON TABLE holdfast.sessions IS 'Lines of work (threads), each of one agent.';
 COMMENT ON TABLE holdfast.session_checkpoints IS 'Immutable save points of sessions.';
+COMMENT ON TABLE holdfast.chain_tombstones IS
+    'Runs of links that were trimmed, deleted or replaced, with the last hash of each.';
 COMMENT ON TABLE holdfast.chunks IS 'Content of states, stored once under its digest.';
 COMMENT ON TABLE holdfast.checkpoint_writes IS
     'Pending writes of tasks; they may arrive before the checkpoint they belong to.';
@@ -287,6 +307,10 @@ COMMENT ON COLUMN holdfast.session_checkpoints.refs IS
     'Records of 40 bytes: digest (33), level and tier (1), length of the content below (6).';
 COMMENT ON COLUMN holdfast.session_checkpoints.size_bytes IS 'Size of the whole state.';
 COMMENT ON COLUMN holdfast.session_checkpoints.stored_bytes IS 'What this checkpoint added.';
+COMMENT ON COLUMN holdfast.session_checkpoints.chain_hash IS
+    'SHA-256 of the link before it and of all of this row that never changes.';
+COMMENT ON COLUMN holdfast.session_checkpoints.quarantined_at IS
+    'When it failed verification: it is not used until it verifies again.';
 COMMENT ON COLUMN holdfast.session_checkpoints.restoring_until IS
     'A restore is reading it: it is not trimmed before that moment.';
 COMMENT ON COLUMN holdfast.session_checkpoints.expires_at IS 'Not returned from this moment on.';
@@ -849,6 +873,112 @@ BEGIN
     RETURN added;
 END $$;
 
+-- A link of a hash chain: the one before it, what is added here to a row, and the digest of all that
+-- its writer says. Texts are preceded by their sizes. The library does the same.
+CREATE FUNCTION holdfast.link_hash(
+    p_previous bytea, p_number bigint, p_seq bigint, p_agent uuid, p_stored bigint,
+    p_created timestamptz, p_label text, p_metadata jsonb, p_content bytea
+)
+RETURNS bytea
+LANGUAGE sql STABLE AS $$
+    SELECT sha256(p_previous || convert_to(
+        p_number || E'\n' || p_seq || E'\n' || p_agent || E'\n' || p_stored || E'\n'
+        || to_char(p_created AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || E'\n'
+        || coalesce(octet_length(p_label)::text, '-') || E'\n'
+        || coalesce(octet_length(p_metadata::text)::text, '-') || E'\n'
+        || coalesce(p_label, '') || coalesce(p_metadata::text, ''), 'UTF8') || p_content)
+$$;
+
+-- Leaves tombstones for links of a session that the caller has locked: one for each run of numbers,
+-- one with the runs that it touches. A row that had lost its link leaves none.
+CREATE FUNCTION holdfast.bury(
+    p_tenant text, p_session text, p_numbers bigint[], p_seqs bigint[], p_hashes bytea[]
+)
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    run record;
+    following holdfast.chain_tombstones;
+BEGIN
+    FOR run IN
+        SELECT min(link.n) AS first, max(link.n) AS last,
+               (array_agg(link.seq ORDER BY link.n DESC))[1] AS seq,
+               (array_agg(link.hash ORDER BY link.n DESC))[1] AS hash
+          FROM (SELECT l.n, l.seq, l.hash, l.n - row_number() OVER (ORDER BY l.n) AS island
+                  FROM unnest(p_numbers, p_seqs, p_hashes) AS l (n, seq, hash)
+                 WHERE l.n IS NOT NULL AND l.hash IS NOT NULL) AS link
+         GROUP BY link.island ORDER BY 1
+    LOOP
+        DELETE FROM holdfast.chain_tombstones AS t
+         WHERE t.tenant = p_tenant AND t.session_id = p_session AND t.first_number = run.last + 1
+        RETURNING t.* INTO following;
+        IF FOUND THEN
+            run.last := following.last_number;
+            run.seq := following.seq;
+            run.hash := following.chain_hash;
+        END IF;
+        UPDATE holdfast.chain_tombstones AS t
+           SET last_number = run.last, seq = run.seq, chain_hash = run.hash
+         WHERE t.tenant = p_tenant AND t.session_id = p_session
+           AND t.last_number = run.first - 1 AND t.first_number = (
+                SELECT max(b.first_number) FROM holdfast.chain_tombstones AS b
+                 WHERE b.tenant = p_tenant AND b.session_id = p_session
+                   AND b.first_number < run.first);
+        IF NOT FOUND THEN
+            INSERT INTO holdfast.chain_tombstones AS t (
+                tenant, session_id, first_number, last_number, seq, chain_hash)
+            VALUES (p_tenant, p_session, run.first, run.last, run.seq, run.hash)
+            ON CONFLICT (tenant, session_id, first_number) DO UPDATE
+               SET last_number = excluded.last_number, seq = excluded.seq,
+                   chain_hash = excluded.chain_hash;
+        END IF;
+    END LOOP;
+END $$;
+
+-- Removes checkpoints with the writes that tasks left at them, and returns how many there were. Their
+-- sessions are locked first, in the order of their ids: a put holds one before it trims.
+CREATE FUNCTION holdfast.remove_checkpoints(
+    p_tenant text, p_ids uuid[], p_fence bigint, p_spare_restoring boolean, p_writes boolean
+)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    removed bigint;
+    held text;
+BEGIN
+    PERFORM holdfast.as_tenant(p_tenant);
+    PERFORM holdfast.durably();
+    FOR held IN
+        SELECT DISTINCT c.session_id FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.id = ANY (p_ids) ORDER BY c.session_id
+    LOOP
+        PERFORM FROM holdfast.sessions AS s
+          WHERE s.tenant = p_tenant AND s.id = held FOR NO KEY UPDATE;
+        PERFORM holdfast.fenced(p_tenant, held, p_fence);
+    END LOOP;
+    WITH gone AS (
+        DELETE FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.id = ANY (p_ids)
+           AND (NOT p_spare_restoring OR c.restoring_until IS NULL OR c.restoring_until <= now())
+        RETURNING c.session_id, c.namespace, coalesce(c.external_id, c.id::text) AS external_id,
+                  c.chain_number, c.seq, c.chain_hash
+    ), writes AS (
+        DELETE FROM holdfast.checkpoint_writes AS w USING gone
+         WHERE p_writes AND w.tenant = p_tenant AND w.session_id = gone.session_id
+           AND w.namespace = gone.namespace AND w.external_id = gone.external_id
+    ), links AS (
+        SELECT gone.session_id, count(*) AS links, array_agg(gone.chain_number) AS numbers,
+               array_agg(gone.seq) AS seqs, array_agg(gone.chain_hash) AS hashes
+          FROM gone GROUP BY gone.session_id
+    ), buried AS MATERIALIZED (
+        SELECT links.links,
+               holdfast.bury(p_tenant, links.session_id, links.numbers, links.seqs, links.hashes)
+          FROM links
+    )
+    SELECT coalesce(sum(buried.links), 0) INTO removed FROM buried;
+    RETURN removed;
+END $$;
+
 -- The label itself if its session and namespace do not have it yet, else with the next number. Only
 -- who holds the session's row may ask: nobody else can take it meanwhile.
 CREATE FUNCTION holdfast.free_label(
@@ -892,7 +1022,7 @@ END $$;
 -- not: it would keep its snapshot from before the wait for the lock, and trim by it.
 CREATE FUNCTION holdfast.put(
     p_tenant text, p_draft jsonb, p_manifest text, p_refs bytea,
-    p_digests bytea[], p_data bytea[], p_expects bytea[],
+    p_digests bytea[], p_data bytea[], p_expects bytea[], p_content bytea,
     OUT checkpoint holdfast.session_checkpoints, OUT created boolean, OUT removed uuid[]
 )
 LANGUAGE plpgsql AS $$
@@ -910,6 +1040,9 @@ DECLARE
     added bigint;
     gone uuid[] := '{}';
     taken record;
+    numbers bigint[];
+    seqs bigint[];
+    hashes bytea[];
 BEGIN
     removed := '{}';
     PERFORM holdfast.lock_tenant(p_tenant, false);
@@ -969,13 +1102,14 @@ BEGIN
 
     -- What has expired is gone for everybody who asks, so it stands in nobody's way.
     FOR taken IN
-        SELECT c.id, c.seq, (c.expires_at <= moment) IS TRUE AS expired,
+        SELECT c.id, c.seq, c.chain_number, c.chain_hash,
+               (c.expires_at <= moment) IS TRUE AS expired,
                (c.external_id = draft.external_id) IS TRUE AS same_external
           FROM holdfast.session_checkpoints AS c
          WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
            AND c.namespace = draft.namespace AND c.name = draft.name
         UNION
-        SELECT c.id, c.seq, (c.expires_at <= moment) IS TRUE, true
+        SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= moment) IS TRUE, true
           FROM holdfast.session_checkpoints AS c
          WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
            AND c.namespace = draft.namespace AND c.external_id = draft.external_id
@@ -995,6 +1129,8 @@ BEGIN
             END IF;
         END IF;
         DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
+        PERFORM holdfast.bury(p_tenant, draft.session_id, ARRAY[taken.chain_number],
+                              ARRAY[taken.seq], ARRAY[taken.chain_hash]);
         removed := removed || taken.id;
     END LOOP;
 
@@ -1016,22 +1152,29 @@ BEGIN
         PERFORM holdfast.require_packs(p_tenant, ARRAY[draft.workspace_commit]);
     END IF;
     added := holdfast.add_chunks(p_tenant, p_digests, p_data, p_expects);
+    draft.seq := coalesce(
+        position_kept, nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq')));
+    draft.stored_bytes := octet_length(p_manifest) + octet_length(p_refs) + added;
+    draft.created_at := coalesce(draft.created_at, moment);
+    draft.chain_number := owner.chain_length + 1;
+    draft.chain_hash := holdfast.link_hash(
+        owner.chain_head, draft.chain_number, draft.seq, owner.agent_id, draft.stored_bytes,
+        draft.created_at, draft.label, draft.metadata, p_content);
 
     INSERT INTO holdfast.session_checkpoints AS c (
         tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
         description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
-        version, size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted,
-        workspace_commit, resumable, pinned, expires_at, metadata, created_at)
+        version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash, git_branch,
+        git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
+        created_at)
     VALUES (
         p_tenant, draft.id, draft.external_id, draft.session_id, owner.agent_id, draft.namespace,
-        coalesce(position_kept,
-                 nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq'))),
-        draft.parent_id, draft.name, draft.label, draft.description, draft.checkpoint_type,
-        draft.retention_class, p_manifest::jsonb, p_manifest, p_refs, draft.run_id, draft.version,
-        draft.size_bytes, octet_length(p_manifest) + octet_length(p_refs) + added,
-        draft.git_branch, draft.git_commit, draft.git_uncommitted, draft.workspace_commit,
-        draft.resumable, draft.pinned, draft.expires_at, draft.metadata,
-        coalesce(draft.created_at, moment))
+        draft.seq, draft.parent_id, draft.name, draft.label, draft.description,
+        draft.checkpoint_type, draft.retention_class, p_manifest::jsonb, p_manifest, p_refs,
+        draft.run_id, draft.version, draft.size_bytes, draft.stored_bytes, draft.chain_number,
+        owner.chain_head, draft.chain_hash, draft.git_branch, draft.git_commit,
+        draft.git_uncommitted, draft.workspace_commit, draft.resumable, draft.pinned,
+        draft.expires_at, draft.metadata, draft.created_at)
     RETURNING c.* INTO checkpoint;
 
     IF keep IS NOT NULL THEN
@@ -1063,13 +1206,18 @@ BEGIN
                        AND n.namespace = draft.namespace AND n.resumable
                        AND (n.expires_at IS NULL OR n.expires_at > moment)
                      ORDER BY n.seq DESC LIMIT 1)
-            RETURNING c.id, c.seq
+            RETURNING c.id, c.seq, c.chain_number, c.chain_hash
         )
-        SELECT removed || coalesce(array_agg(trimmed.id ORDER BY trimmed.seq), '{}') INTO removed
+        SELECT removed || coalesce(array_agg(trimmed.id ORDER BY trimmed.seq), '{}'),
+               array_agg(trimmed.chain_number), array_agg(trimmed.seq),
+               array_agg(trimmed.chain_hash)
+          INTO removed, numbers, seqs, hashes
           FROM trimmed;
+        PERFORM holdfast.bury(p_tenant, draft.session_id, numbers, seqs, hashes);
     END IF;
 
-    UPDATE holdfast.sessions AS s SET updated_at = moment
+    UPDATE holdfast.sessions AS s
+       SET updated_at = moment, chain_length = draft.chain_number, chain_head = draft.chain_hash
      WHERE s.tenant = p_tenant AND s.id = draft.session_id;
 
     created := true;
@@ -1233,42 +1381,58 @@ END $$;
 
 -- Copies checkpoints and pending writes into a new session. p_new_ids are the ids of the copies of
 -- p_ids, in the same order; p_whole says that all writes come along, not only those of the copied.
--- A copy was never restored itself.
+-- A copy was never restored itself. p_contents are the digests of what the copies say, for the chain of
+-- the new session.
 CREATE FUNCTION holdfast.copy_session(
-    p_tenant text, p_source text, p_draft jsonb, p_ids uuid[], p_new_ids uuid[], p_whole boolean
+    p_tenant text, p_source text, p_draft jsonb, p_ids uuid[], p_new_ids uuid[],
+    p_contents bytea[], p_whole boolean
 )
 RETURNS holdfast.sessions
 LANGUAGE plpgsql AS $$
 DECLARE
     stored holdfast.sessions;
     source record;
+    place bigint;
+    size bigint;
+    link bytea;
 BEGIN
     stored := holdfast.create_session(p_tenant, p_draft);
     FOR source IN
-        SELECT c.*, pair.new_id, coalesce(parent.new_id::text, c.parent_id) AS new_parent_id
-          FROM unnest(p_ids, p_new_ids) AS pair (id, new_id)
+        SELECT c.*, pair.new_id, pair.content,
+               coalesce(parent.new_id::text, c.parent_id) AS new_parent_id
+          FROM unnest(p_ids, p_new_ids, p_contents) AS pair (id, new_id, content)
           JOIN holdfast.session_checkpoints AS c
             ON c.tenant = p_tenant AND c.session_id = p_source AND c.id = pair.id
           LEFT JOIN unnest(p_ids, p_new_ids) AS parent (id, new_id)
             ON parent.id::text = c.parent_id
          ORDER BY c.seq
     LOOP
+        place := nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq'));
+        size := octet_length(source.manifest) + octet_length(source.refs);
+        link := holdfast.link_hash(
+            stored.chain_head, stored.chain_length + 1, place, stored.agent_id, size,
+            source.created_at, source.label, source.metadata, source.content);
         INSERT INTO holdfast.session_checkpoints (
-            tenant, id, external_id, session_id, agent_id, namespace, parent_id, name, label,
+            tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
             description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
-            version, size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted,
-            workspace_commit, resumable, pinned, consumed_at, quarantined_at, expires_at, metadata,
-            created_at)
+            version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash,
+            git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned,
+            consumed_at, quarantined_at, expires_at, metadata, created_at)
         VALUES (
             p_tenant, source.new_id, source.external_id, stored.id, stored.agent_id,
-            source.namespace, source.new_parent_id, source.name, source.label, source.description,
-            source.checkpoint_type, source.retention_class, source.state_snapshot, source.manifest,
-            source.refs, source.run_id, source.version, source.size_bytes,
-            octet_length(source.manifest) + octet_length(source.refs),
+            source.namespace, place, source.new_parent_id, source.name, source.label,
+            source.description, source.checkpoint_type, source.retention_class,
+            source.state_snapshot, source.manifest, source.refs, source.run_id, source.version,
+            source.size_bytes, size, stored.chain_length + 1, stored.chain_head, link,
             source.git_branch, source.git_commit, source.git_uncommitted, source.workspace_commit,
             source.resumable, source.pinned, source.consumed_at, source.quarantined_at,
             source.expires_at, source.metadata, source.created_at);
+        stored.chain_length := stored.chain_length + 1;
+        stored.chain_head := link;
     END LOOP;
+    UPDATE holdfast.sessions AS s
+       SET chain_length = stored.chain_length, chain_head = stored.chain_head
+     WHERE s.tenant = p_tenant AND s.id = stored.id;
     INSERT INTO holdfast.checkpoint_writes (
         tenant, session_id, namespace, external_id, task_id, idx, task_path, channel, manifest,
         refs, created_at)
@@ -1459,9 +1623,11 @@ BEGIN
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
     snapshots := holdfast.snapshots_of(p_tenant, p_threads);
-    DELETE FROM holdfast.session_checkpoints AS c
-     WHERE c.tenant = p_tenant AND c.session_id = ANY (p_threads) AND c.namespace = p_namespace;
-    GET DIAGNOSTICS erased = ROW_COUNT;
+    erased := holdfast.remove_checkpoints(
+        p_tenant, ARRAY(
+            SELECT c.id FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = ANY (p_threads)
+               AND c.namespace = p_namespace), NULL, false, false);
     IF snapshots <> '{}' THEN
         PERFORM holdfast.remove_packs(p_tenant, snapshots, NULL, false);
     END IF;
@@ -1498,4 +1664,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:be0a04f2df6ad5f7b7394a6bffa0c037decc9eb20c717e4fd36358b1c51b7a11');
+    (1, 'sha256:1cef7b8550f092a5745572f6bcde79e6faa5d7737dfcfe7cb5bf3a368a62b85e');

@@ -184,11 +184,22 @@ WHERE agent_id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY created_at DESC, id DESC LIMIT 1;
 
 -- name: checkpoints.payload
-SELECT state_snapshot, refs, session_id FROM session_checkpoints
+-- All that a link of the chain is made of, so that the row proves itself.
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at,
+    chain_number, chain_previous, chain_hash, state_snapshot, refs
+FROM session_checkpoints
 WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: checkpoints.payloads
-SELECT id, state_snapshot, refs, session_id FROM session_checkpoints
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at,
+    chain_number, chain_previous, chain_hash, state_snapshot, refs
+FROM session_checkpoints
 WHERE id IN (SELECT value FROM json_each(?)) AND +tenant = ?
     AND (expires_at IS NULL OR expires_at > ?);
 
@@ -203,10 +214,23 @@ WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 -- name: checkpoints.delete
 DELETE FROM session_checkpoints
 WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
-    AND (NOT ? OR restoring_until IS NULL OR restoring_until <= ?);
+    AND (NOT ? OR restoring_until IS NULL OR restoring_until <= ?)
+RETURNING session_id, id, seq, chain_number, chain_previous, chain_hash;
 
 -- name: checkpoints.purge_expired
-DELETE FROM session_checkpoints WHERE tenant = ? AND expires_at <= ?;
+DELETE FROM session_checkpoints WHERE tenant = ? AND expires_at <= ?
+RETURNING session_id, id, seq, chain_number, chain_previous, chain_hash;
+
+-- name: chain.session
+SELECT chain_length, chain_head FROM sessions WHERE tenant = ? AND id = ?;
+
+-- name: chain.links
+SELECT id, seq, chain_number, chain_previous, chain_hash FROM session_checkpoints
+WHERE tenant = ? AND session_id = ? ORDER BY chain_number, seq;
+
+-- name: chain.tombstones
+SELECT first_number, last_number, seq, chain_hash FROM chain_tombstones
+WHERE tenant = ? AND session_id = ? ORDER BY first_number;
 
 -- name: checkpoints.ids
 SELECT id FROM session_checkpoints
@@ -371,11 +395,11 @@ WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite#_%' ESCAPE 
 PRAGMA foreign_key_check;
 
 -- name: sqlite.put.session
-SELECT agent_id, status, lease_token, lease_owner, lease_clock, lease_since, lease_expires_at
+SELECT agent_id, status, chain_length, chain_head, lease_token, lease_owner, lease_clock, lease_since, lease_expires_at
 FROM sessions WHERE tenant = ? AND id = ?;
 
 -- name: sqlite.put.touch_session
-UPDATE sessions SET updated_at = ? WHERE tenant = ? AND id = ?;
+UPDATE sessions SET updated_at = ?, chain_length = ?, chain_head = ? WHERE tenant = ? AND id = ?;
 
 -- name: sqlite.put.standing
 -- What stands against a draft: an equal id, name, external id or label.
@@ -443,8 +467,9 @@ UPDATE sequences SET value = value + 1 WHERE name = 'checkpoints' RETURNING valu
 INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
     parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
     size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable,
-    pinned, expires_at, metadata, created_at, state_snapshot, refs)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    pinned, expires_at, metadata, created_at, chain_number, chain_previous, chain_hash,
+    state_snapshot, refs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sqlite.put.excess
 -- What lies above the cap of the draft's class or past the age of its own, but never the newest
@@ -470,7 +495,25 @@ WHERE id IS NOT (
 DELETE FROM session_checkpoints
 WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
     AND (restoring_until IS NULL OR restoring_until <= ?)
-RETURNING id, seq;
+RETURNING session_id, id, seq, chain_number, chain_previous, chain_hash;
+
+-- name: sqlite.chain.set
+UPDATE sessions SET chain_length = ?, chain_head = ? WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.chain.extend
+-- Lets the run of tombstones that ends just before these links end with them.
+UPDATE chain_tombstones SET last_number = ?4, seq = ?5, chain_hash = ?6
+WHERE tenant = ?1 AND session_id = ?2 AND last_number = ?3 - 1 AND first_number = (
+    SELECT max(first_number) FROM chain_tombstones
+    WHERE tenant = ?1 AND session_id = ?2 AND first_number < ?3);
+
+-- name: sqlite.chain.bury
+INSERT OR REPLACE INTO chain_tombstones (tenant, session_id, first_number, last_number, seq, chain_hash)
+VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: sqlite.chain.following
+DELETE FROM chain_tombstones WHERE tenant = ? AND session_id = ? AND first_number = ?
+RETURNING last_number, seq, chain_hash;
 
 -- name: sqlite.packs.put
 INSERT INTO workspace_packs (tenant, commit_id, needs, touched_at, data) VALUES (?, ?, ?, ?, ?)
@@ -519,24 +562,23 @@ SELECT DISTINCT session_id FROM session_checkpoints
 WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?));
 
 -- name: sqlite.copy.sources
-SELECT id, parent_id, namespace, external_id FROM session_checkpoints
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at,
+    chain_number, chain_previous, chain_hash, state_snapshot, refs, consumed_at, quarantined_at
+FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY seq;
 
 -- name: sqlite.copy.checkpoint
--- A copy adds its own row only, was never restored itself and starts its own hash chain.
+-- A copy adds its own row only, was never restored itself and is a link of its own session's chain.
 INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
     parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
-    size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit,
-    resumable, pinned, consumed_at, quarantined_at, expires_at, metadata, created_at,
-    state_snapshot, refs)
-SELECT tenant, ?, ?, ?, namespace, ?, external_id,
-    ?, name, label, description, checkpoint_type, retention_class, run_id, version,
-    size_bytes, octet_length(state_snapshot) + octet_length(refs),
-    git_branch, git_commit, git_uncommitted, workspace_commit,
-    resumable, pinned, consumed_at, quarantined_at, expires_at, metadata, created_at,
-    state_snapshot, refs
-FROM session_checkpoints WHERE id = ? AND tenant = ?;
+    size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable,
+    pinned, expires_at, metadata, created_at, chain_number, chain_previous, chain_hash,
+    state_snapshot, refs, consumed_at, quarantined_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sqlite.copy.writes
 INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
@@ -575,7 +617,8 @@ SELECT id FROM sessions WHERE tenant = ? AND id IN (SELECT value FROM json_each(
 
 -- name: sqlite.erase.checkpoints
 DELETE FROM session_checkpoints
-WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?)) AND namespace = ?;
+WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?)) AND namespace = ?
+RETURNING session_id, id, seq, chain_number, chain_previous, chain_hash;
 
 -- name: sqlite.erase.writes
 DELETE FROM checkpoint_writes
@@ -638,8 +681,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
     parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
     size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable,
-    pinned, expires_at, metadata, created_at, restored_at, consumed_at, state_snapshot, refs)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    pinned, expires_at, metadata, created_at, chain_number, chain_previous, chain_hash, restored_at,
+    consumed_at, state_snapshot, refs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: sqlite.transfer.effect

@@ -57,6 +57,8 @@ CREATE TABLE sessions (
     paused_until     TEXT,
     pause_reason     TEXT,
     resumed_at       TEXT,
+    chain_length     INTEGER NOT NULL DEFAULT 0,
+    chain_head       BLOB NOT NULL DEFAULT x'',
     metadata         TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
     created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     updated_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
@@ -102,6 +104,9 @@ CREATE TABLE session_checkpoints (
     version          INTEGER NOT NULL DEFAULT 1,
     size_bytes       INTEGER NOT NULL DEFAULT 0,
     stored_bytes     INTEGER NOT NULL DEFAULT 0,
+    -- Its place in the session's hash chain: the link before it, and its own.
+    chain_number     INTEGER,
+    chain_previous   BLOB,
     chain_hash       BLOB,
     git_branch       TEXT,
     git_commit       TEXT,
@@ -144,6 +149,19 @@ CREATE UNIQUE INDEX checkpoints_by_label
     ON session_checkpoints (tenant, session_id, namespace, label) WHERE label IS NOT NULL;
 CREATE INDEX checkpoints_by_workspace
     ON session_checkpoints (tenant, workspace_commit) WHERE workspace_commit IS NOT NULL;
+
+-- What is left of links that a trim, a deletion or a replacement took away: each row stands for a run
+-- of numbers, with the seq and the hash of the last.
+CREATE TABLE chain_tombstones (
+    tenant       TEXT NOT NULL DEFAULT 'default',
+    session_id   TEXT NOT NULL,
+    first_number INTEGER NOT NULL,
+    last_number  INTEGER NOT NULL CHECK (last_number >= first_number),
+    seq          INTEGER NOT NULL,
+    chain_hash   BLOB NOT NULL,
+    PRIMARY KEY (tenant, session_id, first_number),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 
 -- Content, stored once under its digest. Codec 0 is plain, 1 is zstd.
 CREATE TABLE chunks (
@@ -234,4 +252,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:d9ebc72fd744cb3bc2fe2de144b0ca985ab558242ef30dcc20baec2fffac69df', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -1,0 +1,82 @@
+"""Hash chains in SQLite: rows that prove themselves, and tombstones for those that go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import apsw
+
+from holdfast.model import Chain, ChainLink, Payload, Tombstone
+from holdfast.stores.chain import altered, link_of, runs
+from holdfast.stores.checks import check_filter
+from holdfast.stores.sqlite_access import SqliteAccess, all_rows
+from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_rows import Row
+
+
+class SqliteChain(SqliteAccess):
+    """The links of checkpoints."""
+
+    def read_chain(self, session_id: str) -> Chain | None:
+        check_filter(session_id, "session id", str)
+        key = (self.tenant, session_id)
+
+        def read(connection: apsw.Connection) -> Chain | None:
+            found = all_rows(connection, "chain.session", key)
+            if not found:
+                return None
+            links = all_rows(connection, "chain.links", key)
+            tombstones = all_rows(connection, "chain.tombstones", key)
+            length, head = found[0]
+            return Chain(
+                session_id,
+                length,
+                head,
+                links=tuple(ChainLink(*row) for row in links if _is_link(row)),
+                tombstones=tuple(Tombstone(*row) for row in tombstones),
+                unlinked=tuple(row[0] for row in links if not _is_link(row)),
+            )
+
+        return self._file.read_consistently(read)
+
+    def _verified(self, row: Row) -> Payload:
+        """Return the payload of a row that has everything, or raise unless the row fits its link."""
+        number, previous, link, manifest, refs = row[26:31]
+        if not _is_link((*row[:2], number, previous, link)) or link != link_of(
+            self.row_digest, self.tenant, row, number, previous, manifest.encode(), refs
+        ):
+            raise altered(row[0])
+        return Payload(manifest, refs, row[1])
+
+    def _bury(self, connection: apsw.Connection, gone: Sequence[Row]) -> int:
+        """Leave tombstones for rows that were removed (session, then a link); return how many."""
+        links: dict[str, list[ChainLink]] = defaultdict(list)
+        for session_id, *link in gone:
+            if _is_link(tuple(link)):
+                links[session_id].append(ChainLink(*link))
+        for session_id, going in links.items():
+            for run in runs(going):
+                self._bury_run(connection, (self.tenant, session_id), run)
+        return len(gone)
+
+    def _bury_run(self, connection: apsw.Connection, key: tuple[str, str], run: Tombstone) -> None:
+        first, last, seq, link = run.first_number, run.last_number, run.seq, run.hash
+        following = all_rows(connection, "sqlite.chain.following", (*key, last + 1))
+        if following:
+            last, seq, link = following[0]
+        connection.execute(SQL["sqlite.chain.extend"], (*key, first, last, seq, link))
+        if not connection.changes():
+            connection.execute(SQL["sqlite.chain.bury"], (*key, first, last, seq, link))
+
+    def _set_chain(
+        self, connection: apsw.Connection, session_id: str, length: int, head: bytes
+    ) -> None:
+        values = (length, head, self.tenant, session_id)
+        connection.execute(SQL["sqlite.chain.set"], values)
+
+
+def _is_link(row: Row) -> bool:
+    """Whether a row has a number, the link before it and its own: who lost one proves nothing."""
+    _, _, number, previous, link = row
+    return type(number) is int and type(previous) is bytes and type(link) is bytes
