@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.errors import IntegrityError
-from holdfast.model import EffectQuery
+from holdfast.model import CheckpointQuery, EffectQuery
 from holdfast.state import decode_state
 from holdfast.stores.base import Store
 

@@ -64,9 +64,17 @@ class Emulation:
             moment, agent_id = datetime.now(UTC), draft["session"]["agent_id"]
             row |= {"seq": len(self.rows), "stored_bytes": 0, "created_at": moment}
             row |= {"agent_id": agent_id, "metadata": None}
+            stamp = f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
             link = link_hash(
-                *(self.head, 1, row["seq"], agent_id, 0, f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"),
-                *(row["label"], None, params["content"]),
+                previous=self.head,
+                number=1,
+                seq=len(self.rows),
+                agent_id=agent_id,
+                stored_bytes=0,
+                created_at=stamp,
+                label=draft["label"],
+                metadata=None,
+                content=params["content"],
             )
             row |= {"chain_number": 1, "chain_previous": self.head, "chain_hash": link}
             self.head = link

@@ -165,10 +165,7 @@ def test_what_is_altered_in_memory_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "DELETE FROM session_checkpoints WHERE chain_number = {}".format(number)
-        for number in (4, 5, 6)
-    ]
+    [f"DELETE FROM session_checkpoints WHERE chain_number = {number}" for number in (4, 5, 6)]
     + [
         "DELETE FROM chain_tombstones",
         "UPDATE chain_tombstones SET chain_hash = x'00'",

@@ -57,6 +57,8 @@ def fill(store: Store) -> None:
         )
     )
     store.put_writes(owner, "", "acme-e", [write("acme-task", 0, contents=[b"acme"])], fence=1)
+    gone = store.put(checkpoint(owner.id, fence=1)).record
+    store.delete_checkpoints([gone.id], fence=1)
     store.append_log(owner.id, "info", "acme's log")
     outcome = EffectOutcome("done", manifest='{"acme":1}', refs=b"")
     store.begin_effect(
@@ -103,6 +105,7 @@ def through_the_store(thief: Store) -> list[Attempt]:
         lambda: thief.latest_of_agent(AGENT),
         lambda: thief.read_payload(CHECKPOINT),
         lambda: thief.read_payloads([CHECKPOINT]),
+        lambda: thief.read_chain(session_id),
         lambda: thief.read_chunks([digest]),
         lambda: thief.find_chunks([digest]),
         lambda: list(thief.iter_checkpoint_ids()),

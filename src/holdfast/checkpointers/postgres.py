@@ -32,6 +32,7 @@ from holdfast.sql import DEFAULT_SCHEMA as HOLDFAST
 from holdfast.sql import queries
 from holdfast.state import decode_state
 from holdfast.stores import sealing
+from holdfast.stores.chain import plain_digest
 from holdfast.stores.checks import check_checkpoint
 from holdfast.stores.postgres_statements import (
     list_statement,
@@ -100,13 +101,17 @@ class PostgresCheckpointer(BaseCheckpointer):
         return seal
 
     async def _send(self, draft: NewCheckpoint) -> None:
-        if (seal := await self._agree()) is not None:
+        seal = await self._agree()
+        if seal is not None:
             draft = seal.checkpoint(check_checkpoint(draft))
-        text, params = put_statement(draft, self._tenant, self._schema)
-        if draft.expires_at is not None:
-            text = f"{statements(self._schema)['put.expired']}\n{text}"
-            params |= {"thread_id": draft.session_id, "namespace": draft.namespace}
-        await self._connector.rows(text, params)
+        statement = put_statement(
+            draft,
+            self._tenant,
+            self._schema,
+            row_digest=plain_digest if seal is None else seal.names.digest_row,
+            purge_expired=draft.expires_at is not None,
+        )
+        await self._connector.rows(*statement)
 
     async def _load(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
         seal = await self._agree()

@@ -69,34 +69,18 @@ BEGIN
     END IF;
 END $view$;
 
--- name: put.expired
--- Goes before a put: removes what has expired in its thread. It waits for nobody, so that the order in
--- which PostgreSQL does the two does not matter.
-WITH expired AS (
-    DELETE FROM holdfast.session_checkpoints
-    WHERE holdfast.as_tenant(%(tenant)s) AND id IN (
-        SELECT c.id FROM holdfast.session_checkpoints AS c
-        WHERE c.tenant = %(tenant)s AND c.session_id = %(thread_id)s AND c.namespace = %(namespace)s
-            AND c.expires_at <= now() AND (c.restoring_until IS NULL OR c.restoring_until <= now())
-        FOR UPDATE SKIP LOCKED))
-
 -- name: purge
-WITH gone AS (
-    DELETE FROM holdfast.session_checkpoints AS c
+SELECT holdfast.remove_checkpoints(%(tenant)s, ARRAY(
+    SELECT c.id FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.namespace = %(namespace)s
-        AND c.expires_at <= now() AND (c.restoring_until IS NULL OR c.restoring_until <= now())
-        AND holdfast.durably()
-    RETURNING c.id)
-SELECT count(*) AS purged FROM gone
+        AND c.expires_at <= now()), NULL, true, false) AS purged
 
 -- name: delete
-WITH gone AS (
-    DELETE FROM holdfast.session_checkpoints AS c
+SELECT holdfast.remove_checkpoints(%(tenant)s, ARRAY(
+    SELECT c.id FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
         AND c.session_id = %(thread_id)s AND c.namespace = %(namespace)s
-        AND c.id = %(id)s::uuid AND holdfast.durably()
-    RETURNING c.id)
-SELECT count(*) AS erased FROM gone
+        AND c.id = %(id)s::uuid), NULL, false, false) AS erased
 
 -- name: erase
 SELECT holdfast.erase_threads(

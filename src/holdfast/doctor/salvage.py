@@ -25,6 +25,7 @@ from holdfast.stores.sqlite_salvage import (
     add_seal,
     forget_result,
     lost_seals,
+    mend_chains,
     salvage_rows,
     tenants_of,
 )
@@ -99,6 +100,7 @@ def salvage(
             with open_store(made, tenant=tenant, keys=keys, as_it_is=True) as store:
                 _mark_remade(store, rows)
                 lost += _leave_out_damaged(made, store, progress)
+        mend_chains(made)
         _publish(made, target)
     return _report(target, rows, lost)
 

@@ -109,8 +109,12 @@ def put_statement(
     schema: str = DEFAULT_SCHEMA,
     *,
     row_digest: RowDigest = plain_digest,
+    purge_expired: bool = False,
 ) -> Statement:
-    """Return the one statement that stores a checkpoint; `parse_put` reads its row."""
+    """Return the one statement that stores a checkpoint; `parse_put` reads its row.
+
+    With ``purge_expired`` it removes what has expired in the session and namespace.
+    """
     draft = check_checkpoint(draft)
     document = {
         "id": draft.id,
@@ -141,6 +145,7 @@ def put_statement(
         "consumes": draft.consumes,
         "follows": draft.follows,
         "trim": _trim(draft.trim),
+        "purge_expired": purge_expired,
         "session": None if draft.session is None else _session(draft.session),
     }
     digests, data = sorted_chunks([draft.chunks])

@@ -93,6 +93,38 @@ def forget_result(path: Path, tenant: str, record: EffectRecord) -> None:
         file.close()
 
 
+def mend_chains(path: Path) -> None:
+    """Let tombstones stand for what was lost, so that a hash chain tells of later changes only.
+
+    What is left was verified; each link names the one before it, lost or not.
+    """
+    file = DatabaseFile(path, str(path), busy_timeout=1)
+    try:
+        file.open(lambda connection: check_schema(connection, file))
+        file.write(_mend_chains)
+    finally:
+        file.close()
+
+
+def _mend_chains(connection: apsw.Connection) -> None:
+    connection.execute(SQL["sqlite.salvage.tombstones"])
+    chains: list[tuple[Any, ...]] = connection.execute(SQL["sqlite.salvage.chains"]).fetchall()
+    for tenant, session_id, length, head in chains:
+        key = (tenant, session_id)
+        reached, last = 0, b""
+        lost = []
+        links: list[Any] = list(connection.execute(SQL["chain.links"], key))
+        for _, seq, number, previous, link in links:
+            if number > reached + 1:
+                lost.append((*key, reached + 1, number - 1, seq, previous))
+            reached, last = number, link
+        if length > reached:
+            lost.append((*key, reached + 1, length, 0, head))
+        else:
+            connection.execute(SQL["sqlite.chain.set"], (reached, last, *key))
+        connection.executemany(SQL["sqlite.chain.bury"], lost)
+
+
 def tenants_of(path: Path) -> list[str]:
     """Return whose rows a file has."""
     return _tenants(path, "sqlite.salvage.tenants")

@@ -1079,6 +1079,13 @@ BEGIN
             draft.session_id USING ERRCODE = 'HF016';
     END IF;
 
+    IF (p_draft -> 'purge_expired')::boolean THEN
+        PERFORM holdfast.remove_checkpoints(p_tenant, ARRAY(
+            SELECT c.id FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+               AND c.namespace = draft.namespace AND c.expires_at <= moment), NULL, true, false);
+    END IF;
+
     -- The session is locked, so of all that go on from one checkpoint exactly one gets here first.
     IF origin IS NOT NULL THEN
         UPDATE holdfast.session_checkpoints AS c SET consumed_at = moment
@@ -1664,4 +1671,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:1cef7b8550f092a5745572f6bcde79e6faa5d7737dfcfe7cb5bf3a368a62b85e');
+    (1, 'sha256:3b99c418eeb1335b2e2bb6005798ba2b9ade53b0e410a35498d9ea723e92589a');

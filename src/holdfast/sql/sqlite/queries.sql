@@ -741,6 +741,12 @@ WHERE NOT EXISTS (
 UPDATE sequences SET value = (SELECT coalesce(max(seq), 0) FROM session_checkpoints)
 WHERE name = 'checkpoints';
 
+-- name: sqlite.salvage.tombstones
+DELETE FROM chain_tombstones;
+
+-- name: sqlite.salvage.chains
+SELECT tenant, id, chain_length, chain_head FROM sessions;
+
 -- name: sqlite.salvage.tenants
 SELECT DISTINCT tenant FROM sessions ORDER BY tenant;
 

@@ -1075,6 +1075,13 @@ BEGIN
             draft.session_id USING ERRCODE = 'HF016';
     END IF;
 
+    IF (p_draft -> 'purge_expired')::boolean THEN
+        PERFORM holdfast.remove_checkpoints(p_tenant, ARRAY(
+            SELECT c.id FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+               AND c.namespace = draft.namespace AND c.expires_at <= moment), NULL, true, false);
+    END IF;
+
     -- The session is locked, so of all that go on from one checkpoint exactly one gets here first.
     IF origin IS NOT NULL THEN
         UPDATE holdfast.session_checkpoints AS c SET consumed_at = moment
