@@ -467,10 +467,15 @@ class ChunksMissing(ConflictError):
 
 
 class IntegrityError(HoldfastError):
-    """Stored data does not say what it should. Nothing was changed."""
+    """Stored data does not say what it should. Nothing was changed.
+
+    ``last_good`` is the id of the last good checkpoint before the one that was to be loaded, None where
+    there is none or nobody looked.
+    """
 
     code = "integrity"
     exit_code = 5
+    last_good: str | None = None
 
 
 class DigestMismatch(IntegrityError):
@@ -486,16 +491,9 @@ class CheckpointAltered(IntegrityError):
 
 
 class CheckpointQuarantined(IntegrityError):
-    """The checkpoint failed verification and is not used until it verifies again.
-
-    ``last_good`` is the id of the newest one of its session that does, None where there is none.
-    """
+    """The checkpoint failed verification and is not used until it verifies again."""
 
     code = "checkpoint_quarantined"
-
-    def __init__(self, message: str, *, last_good: str | None = None) -> None:
-        super().__init__(message)
-        self.last_good = last_good
 
 
 class StateCorrupt(IntegrityError):

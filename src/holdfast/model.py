@@ -316,7 +316,8 @@ class PutResult:
 class CheckpointQuery:
     """Which checkpoints to list, newest first. Every field that is given narrows the answer.
 
-    ``metadata`` compares top-level keys with scalar values. ``id_prefix`` is an abbreviated id.
+    ``metadata`` compares top-level keys with scalar values. ``id_prefix`` is an abbreviated id. What is
+    in quarantine is not ``resumable``, whatever it was saved as.
     Expired checkpoints are never listed.
     """
 
@@ -333,6 +334,7 @@ class CheckpointQuery:
     run_id: str | None = None
     version: int | None = None
     resumable: bool | None = None
+    quarantined: bool | None = None
     before_seq: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     limit: int | None = None

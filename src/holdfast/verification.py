@@ -1,21 +1,38 @@
-"""Verification: does everything that is stored still say what was saved?"""
+"""Verification: does everything that is stored still say what was saved?
+
+Plain verification reads every checkpoint and every result back. The deep one also asks whether anything
+was altered, taken out or put in: it re-derives every link of every session's hash chain, hashes chunks
+that nothing needs at present, reads pending writes, and lets the database look at its own structures. It
+acts on what it finds, without removing anything: a checkpoint that fails is in quarantine until it
+verifies again, and a chunk with wrong bytes makes room for the right ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import batched
+from typing import Final
 
-from holdfast.errors import IntegrityError
-from holdfast.model import CheckpointQuery, EffectQuery
+from holdfast.errors import DigestMismatch, IntegrityError, StoreReadOnly
+from holdfast.model import CheckpointQuery, EffectQuery, Payload
 from holdfast.state import decode_state
-from holdfast.stores.base import Store
+from holdfast.state.refs import digest_of, digest_text
+from holdfast.stores.base import Store, aside_name
+from holdfast.stores.chain import breaks
+
+CHAIN_BROKEN: Final = "chain_broken"
+STRUCTURE_DAMAGED: Final = "structure_damaged"
+_CHUNKS_AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
     """A checkpoint that cannot be restored, or an effect that cannot be replayed, and why.
 
-    An effect has no ``checkpoint_id``; it is named by its session and key.
+    An effect has no ``checkpoint_id``; it is named by its session and key. Deep verification finds
+    more that belongs to no checkpoint: a broken chain has its session, a chunk and a structure neither.
     """
 
     checkpoint_id: str | None
@@ -27,11 +44,19 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """How many checkpoints and effects were read back in full, and what of them is damaged."""
+    """How many checkpoints and effects were read back in full, and what of them is damaged.
+
+    ``quarantined`` and ``released`` are the checkpoints for which deep verification changed that.
+    """
 
     checked: int
     damaged: tuple[Damage, ...]
     effects: int = 0
+    deep: bool = False
+    sessions: int = 0
+    chunks: int = 0
+    quarantined: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -39,51 +64,144 @@ class VerifyReport:
         return not self.damaged
 
 
-def verify_store(store: Store, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Decode every checkpoint and every result of the tenant.
+def verify_store(
+    store: Store, *, deep: bool = False, progress: Callable[[int], None] | None = None
+) -> VerifyReport:
+    """Decode every checkpoint and every result of the tenant; ``deep`` does all that is said above.
 
     ``progress`` is called with the count of checkpoints so far. What is removed while this runs is
     passed over.
     """
-    checked = 0
-    damaged = []
-    for checkpoint_id in store.iter_checkpoint_ids():
-        try:
-            payload = store.read_payload(checkpoint_id)
-            if payload is None:
-                continue
-            decode_state(payload, store.read_chunks)
-        except IntegrityError as error:
-            if _is_gone(store, checkpoint_id):
-                continue
-            damaged.append(Damage(checkpoint_id, error.code, str(error)))
-        checked += 1
-        if progress is not None:
-            progress(checked)
-    effects = 0
-    try:
-        done = store.list_effects(EffectQuery(status="done"))
-    except IntegrityError as error:
-        done = []
-        damaged.append(Damage(None, error.code, str(error)))
-    for record in done:
-        if record.payload is None:
-            continue
-        try:
-            decode_state(record.payload, store.read_chunks)
-        except IntegrityError as error:
-            place = EffectQuery(record.session_id, record.key, record.occurrence)
-            if store.list_effects(place) != [record]:
-                continue
-            damaged.append(
-                Damage(None, error.code, str(error), record.session_id, effect_key=record.key)
-            )
-        effects += 1
-    return VerifyReport(checked, tuple(damaged), effects)
+    verification = _Verification(store, progress or (lambda _: None))
+    return verification.deep() if deep else verification.plain()
 
 
-def _is_gone(store: Store, checkpoint_id: str) -> bool:
-    try:
-        return store.read_payload(checkpoint_id) is None
-    except IntegrityError:
+@dataclass(slots=True)
+class _Verification:
+    """One walk through a store."""
+
+    store: Store
+    progress: Callable[[int], None]
+    damaged: list[Damage] = field(default_factory=list)
+    good: list[str] = field(default_factory=list)
+    checked: int = 0
+
+    def plain(self) -> VerifyReport:
+        self._checkpoints(self.store.iter_checkpoint_ids())
+        effects = self._effects()
+        return VerifyReport(self.checked, tuple(self.damaged), effects)
+
+    def deep(self) -> VerifyReport:
+        for line in self.store.check_structure():
+            self.damaged.append(Damage(None, STRUCTURE_DAMAGED, line))
+        chunks = self._chunks()
+        sessions = [one.id for one in self.store.list_sessions()]
+        for session_id in sessions:
+            self._session(session_id)
+        effects = self._effects()
+        bad = {one.checkpoint_id for one in self.damaged if one.checkpoint_id is not None}
+        quarantined: set[str] = set()
+        released: set[str] = set()
+        # Whoever may not write is told all the same.
+        with suppress(StoreReadOnly):
+            quarantined = self.store.quarantine(bad)
+            released = self.store.quarantine(set(self.good) - bad, lift=True)
+        return VerifyReport(
+            self.checked,
+            tuple(self.damaged),
+            effects,
+            deep=True,
+            sessions=len(sessions),
+            chunks=chunks,
+            quarantined=tuple(sorted(quarantined)),
+            released=tuple(sorted(released)),
+        )
+
+    def _checkpoints(self, checkpoint_ids: Iterator[str], session_id: str | None = None) -> None:
+        for checkpoint_id in checkpoint_ids:
+            try:
+                payload = self.store.read_payload(checkpoint_id, anyway=True)
+                if payload is None:
+                    continue
+                decode_state(payload, self.store.read_chunks)
+                self.good.append(checkpoint_id)
+            except IntegrityError as error:
+                if self._is_gone(checkpoint_id):
+                    continue
+                self.damaged.append(Damage(checkpoint_id, error.code, str(error), session_id))
+            self.checked += 1
+            self.progress(self.checked)
+
+    def _is_gone(self, checkpoint_id: str) -> bool:
+        if self.store.list_checkpoints(CheckpointQuery(id=checkpoint_id)):
+            return False
+        with suppress(IntegrityError):
+            return self.store.read_payload(checkpoint_id, anyway=True) is None
         return False
+
+    def _session(self, session_id: str) -> None:
+        chain = self.store.read_chain(session_id)
+        if chain is None:
+            return
+        for checkpoint_id, reason in breaks(chain):
+            place = reason if checkpoint_id is None else f"{reason} (seen at {checkpoint_id})"
+            self.damaged.append(Damage(None, CHAIN_BROKEN, place, session_id))
+        ids = [one.checkpoint_id for one in chain.links]
+        self._checkpoints(iter([*ids, *chain.unlinked]), session_id)
+        copy = self.store.read_session(session_id)
+        for write in () if copy is None else copy.writes:
+            where = f"a pending write of task {write.record.task_id}"
+            self._payload(write.record.payload, session_id, where)
+
+    def _payload(self, payload: Payload, session_id: str, where: str) -> None:
+        try:
+            decode_state(payload, self.store.read_chunks)
+        except IntegrityError as error:
+            if self.store.find_session(session_id) is not None:
+                self.damaged.append(Damage(None, error.code, f"{where}: {error}", session_id))
+
+    def _chunks(self) -> int:
+        """Hash every chunk; one with wrong bytes is set aside, one that is right again put back."""
+        count = 0
+        for batch in batched(self.store.iter_digests(), _CHUNKS_AT_ONCE):
+            found = self.store.read_chunks(batch)
+            for digest in batch:
+                count += 1
+                data = found.get(digest)
+                if digest[:1] == aside_name(digest)[:1]:
+                    self._put_back(data)
+                elif data is None or digest_of(data) != digest:
+                    self._set_aside(digest)
+        return count
+
+    def _put_back(self, data: bytes | None) -> None:
+        if data is not None and not self.store.find_chunks([digest := digest_of(data)]):
+            with suppress(StoreReadOnly):
+                self.store.stage_chunks({digest: data})
+
+    def _set_aside(self, digest: bytes) -> None:
+        if not self.store.find_chunks([digest]):
+            return
+        reason = f"chunk {digest_text(digest)} has other bytes than its name says"
+        self.damaged.append(Damage(None, DigestMismatch.code, reason))
+        with suppress(StoreReadOnly):
+            self.store.set_chunk_aside(digest)
+
+    def _effects(self) -> int:
+        effects = 0
+        for record in self.store.list_effects(EffectQuery(status="done")):
+            if record.payload is None:
+                continue
+            try:
+                decode_state(record.payload, self.store.read_chunks)
+            except IntegrityError as error:
+                place = EffectQuery(record.session_id, record.key, record.occurrence)
+                if self.store.list_effects(place) != [record]:
+                    continue
+                self.damaged.append(
+                    Damage(
+                        None, error.code, str(error), record.session_id, effect_key=record.key
+                    )
+                )
+            effects += 1
+        return effects

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from holdfast.errors import DigestMismatch, InvalidUrl
+from holdfast.errors import IntegrityError, InvalidUrl
 from holdfast.model import (
     LEASE_TTL,
     AgentRecord,
@@ -55,6 +57,10 @@ from holdfast.stores.chain import RowDigest, plain_digest
 
 if TYPE_CHECKING:
     from holdfast.stores.sealed_tables import Change, Row, Table
+
+
+# How many checkpoints before a damaged one are tried.
+_LOOKED_AT: Final = 50
 
 
 class Store(ABC):
@@ -292,17 +298,19 @@ class Store(ABC):
         """Return an agent's newest checkpoint by ``created_at``, ties broken by id."""
 
     @abstractmethod
-    def read_payload(self, checkpoint_id: str) -> Payload | None:
+    def read_payload(self, checkpoint_id: str, *, anyway: bool = False) -> Payload | None:
         """Return the manifest and references of a checkpoint, or None.
 
-        Raises `CheckpointAltered` unless the row as a whole fits its link in the hash chain.
+        Raises `CheckpointAltered` unless the row as a whole fits its link in the hash chain, and
+        `CheckpointQuarantined` for one in quarantine. With ``anyway``, which is for verification, also
+        one in quarantine is returned, and one that has expired.
         """
 
     @abstractmethod
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         """Return the manifests and references of those checkpoints that are stored, by id.
 
-        Raises `CheckpointAltered` as `read_payload` does.
+        Raises as `read_payload` does.
         """
 
     @abstractmethod
@@ -325,15 +333,37 @@ class Store(ABC):
         None when there is no such checkpoint, also when it is removed while it is being read.
         Raises `IntegrityError` when what is stored is not what was saved.
         """
-        payload = self.read_payload(checkpoint_id)
-        if payload is None:
-            return None
         try:
-            return payload, decode_state(payload, self.read_chunks, cache=self.cache)
-        except DigestMismatch:
-            if self.read_payload(checkpoint_id) is None:
+            payload = self.read_payload(checkpoint_id)
+            if payload is None:
                 return None
-            raise
+            return payload, decode_state(payload, self.read_chunks, cache=self.cache)
+        except IntegrityError as error:
+            found = first(self.list_checkpoints(CheckpointQuery(id=checkpoint_id)))
+            if found is None:
+                return None
+            good = self.find_good(found)
+            if good is None:
+                raise
+            named = type(error)(
+                f"{error}. The last good checkpoint before it is {good.name!r} ({good.id})"
+            )
+            named.last_good = good.id
+            raise named from error
+
+    def find_good(self, bad: CheckpointRecord) -> CheckpointRecord | None:
+        """Return the newest checkpoint before one that cannot be loaded which can be, or None.
+
+        Looks at the fifty before it, of the same session and namespace.
+        """
+        place = CheckpointQuery(bad.session_id, namespace=bad.namespace, limit=_LOOKED_AT)
+        for record in self.list_checkpoints(replace(place, before_seq=bad.seq)):
+            with suppress(IntegrityError):
+                payload = self.read_payload(record.id)
+                if payload is not None:
+                    decode_state(payload, self.read_chunks, cache=self.cache)
+                    return record
+        return None
 
     def load_all(self, checkpoint_ids: Sequence[str]) -> dict[str, DecodedState]:
         """Return the contents of checkpoints by id, verified, in a few reads however many they are.
@@ -342,17 +372,26 @@ class Store(ABC):
         change nothing of what you get: the contents share what they have in common. Raises
         `IntegrityError` as `load` does.
         """
-        payloads = self.read_payloads(checkpoint_ids)
-        ids = [id_ for id_ in checkpoint_ids if id_ in payloads]
+        ids = list(checkpoint_ids)
         try:
+            payloads = self.read_payloads(ids)
+            ids = [id_ for id_ in ids if id_ in payloads]
             states = decode_states(
                 [payloads[id_] for id_ in ids], self.read_chunks, cache=self.cache
             )
             return dict(zip(ids, states, strict=True))
-        except DigestMismatch:
+        except IntegrityError:
             # Something was removed meanwhile, or is damaged: one by one tells which.
             found = {id_: self.load(id_) for id_ in ids}
             return {id_: loaded[1] for id_, loaded in found.items() if loaded is not None}
+
+    @abstractmethod
+    def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
+        """Keep checkpoints that failed verification from being used, or ``lift`` that.
+
+        They are neither resumable nor loaded meanwhile, but stay as they are. Returns the ids of those
+        for which that is new. It asks for no lease.
+        """
 
     @abstractmethod
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
@@ -617,6 +656,22 @@ class Store(ABC):
         """Yield the ids of all checkpoints of the tenant, oldest first."""
 
     @abstractmethod
+    def iter_digests(self) -> Iterator[bytes]:
+        """Yield the names of all chunks of the tenant, needed or not."""
+
+    @abstractmethod
+    def set_chunk_aside(self, digest: bytes) -> bool:
+        """Take a chunk that has other bytes than its name says out of the way, and tell if it was there.
+
+        It counts as missing then, so that the next put that brings the right bytes stores them. The
+        wrong ones stay, under `aside_name` of the digest, until `gc` removes them.
+        """
+
+    def check_structure(self) -> list[str]:
+        """Return what the database finds wrong with its own structures, beyond what rows say."""
+        return []
+
+    @abstractmethod
     def total_bytes(self) -> int:
         """Return the bytes that all chunks of the tenant take as stored."""
 
@@ -644,6 +699,11 @@ class Store(ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def aside_name(digest: bytes) -> bytes:
+    """Return the name under which a damaged chunk is set aside; no algorithm has this number."""
+    return b"\xff" + digest[1:]
 
 
 def first(records: Iterable[CheckpointRecord]) -> CheckpointRecord | None:

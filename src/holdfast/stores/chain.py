@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 import orjson
 
-from holdfast.errors import CheckpointAltered
+from holdfast.errors import CheckpointAltered, CheckpointQuarantined
 from holdfast.model import Chain, ChainLink, CheckpointRecord, NewCheckpoint, Tombstone
 from holdfast.stores.checks import as_utc
 from holdfast.stores.sqlite_rows import Row, stamp
@@ -136,6 +136,14 @@ def altered(checkpoint_id: str) -> CheckpointAltered:
     return CheckpointAltered(
         f"checkpoint {checkpoint_id} is not as it was stored: its row does not fit its link in the "
         f"session's hash chain. Nothing else is affected; `holdfast verify --deep` looks at all of them"
+    )
+
+
+def in_quarantine(checkpoint_id: str) -> CheckpointQuarantined:
+    """Return the error of a checkpoint that failed verification before."""
+    return CheckpointQuarantined(
+        f"checkpoint {checkpoint_id} failed verification and is in quarantine. Nothing was removed; "
+        f"`holdfast verify --deep` releases it once it verifies again"
     )
 
 

@@ -52,10 +52,14 @@ _EQUAL: Final = (
     "retention_class",
     "run_id",
     "version",
-    "resumable",
 )
-_KINDS: Final[Mapping[str, type]] = {"version": int, "resumable": bool, "before_seq": int}
-_FILTERS: Final = (*_EQUAL, "agent_id", "id", "id_prefix", "before_seq")
+_KINDS: Final[Mapping[str, type]] = {
+    "version": int,
+    "resumable": bool,
+    "quarantined": bool,
+    "before_seq": int,
+}
+_FILTERS: Final = (*_EQUAL, "agent_id", "id", "id_prefix", "resumable", "quarantined", "before_seq")
 
 
 class MemoryCheckpoints(MemorySessions):
@@ -172,6 +176,8 @@ class MemoryCheckpoints(MemorySessions):
                 and (query.id is None or record.id == query.id.lower())
                 and (query.id_prefix is None or record.id.startswith(query.id_prefix))
                 and (query.before_seq is None or record.seq < query.before_seq)
+                and query.resumable in (None, _is_resumable(checkpoint))
+                and query.quarantined in (None, checkpoint.quarantined_at is not None)
                 and visible(record, now)
                 and has_values(checkpoint.document, wanted)
             )
@@ -217,15 +223,29 @@ class MemoryCheckpoints(MemorySessions):
         found = self._checkpoints.get(checkpoint_id.lower())
         return found if found is not None and visible(found.record, self._now()) else None
 
-    def read_payload(self, checkpoint_id: str) -> Payload | None:
+    def read_payload(self, checkpoint_id: str, *, anyway: bool = False) -> Payload | None:
         with self._open():
             found = self._visible_checkpoint(checkpoint_id)
-            return None if found is None else self._verified(found)
+            if anyway and found is None:
+                found = self._checkpoints.get(checkpoint_id.lower())
+            return None if found is None else self._verified(found, quarantined=anyway)
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         with self._open():
             found = {id_: self._visible_checkpoint(id_) for id_ in checkpoint_ids}
             return {id_: self._verified(one) for id_, one in found.items() if one is not None}
+
+    def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
+        for checkpoint_id in checkpoint_ids:
+            check_filter(checkpoint_id, "checkpoint id", str)
+        with self._open():
+            changed = set()
+            for id_ in {one.lower() for one in checkpoint_ids} & self._checkpoints.keys():
+                found = self._checkpoints[id_]
+                if (found.quarantined_at is not None) == lift:
+                    found.quarantined_at = None if lift else self._now()
+                    changed.add(id_)
+            return changed
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         with self._open():
@@ -340,8 +360,8 @@ def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) ->
         record = checkpoint.record
         if not visible(record, now):
             continue
-        newest_resumable = record.resumable and not resumable_seen
-        resumable_seen = resumable_seen or record.resumable
+        newest_resumable = _is_resumable(checkpoint) and not resumable_seen
+        resumable_seen = resumable_seen or newest_resumable
         if record.pinned:
             continue
         spared = newest_resumable or _is_restoring(checkpoint, now)
@@ -354,6 +374,10 @@ def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) ->
         if (above_cap or past_age) and not spared:
             going.append(checkpoint)
     return going[::-1]
+
+
+def _is_resumable(checkpoint: Checkpoint) -> bool:
+    return checkpoint.record.resumable and checkpoint.quarantined_at is None
 
 
 def _is_restoring(checkpoint: Checkpoint, now: datetime) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.errors import ChunksMissing, StateCorrupt
 from holdfast.model import Buffer, GcReport, WriteRecord
+from holdfast.stores.base import aside_name
 from holdfast.stores.memory_tables import MemoryTables, roots_of
 from holdfast.stores.rules import ORPHAN_AGE, reachable
 
@@ -39,6 +40,17 @@ class MemoryChunks(MemoryTables):
     def _read(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         stored = self._chunks
         return {digest: stored[digest] for digest in digests if digest in stored}
+
+    def iter_digests(self) -> Iterator[bytes]:
+        with self._open():
+            return iter(sorted(self._chunks))
+
+    def set_chunk_aside(self, digest: bytes) -> bool:
+        with self._open():
+            data = self._chunks.pop(digest, None)
+            if data is not None:
+                self._chunks[aside_name(digest)] = data
+            return data is not None
 
     def total_bytes(self) -> int:
         with self._open():

@@ -35,7 +35,7 @@ from holdfast.model import (
 from holdfast.processes import Uptime, uptime
 from holdfast.state.codec import load_document
 from holdfast.stores.base import Store
-from holdfast.stores.chain import GENESIS, altered, link_of, record_row
+from holdfast.stores.chain import GENESIS, altered, in_quarantine, link_of, record_row
 from holdfast.stores.checks import check_filter, metadata_filter
 
 
@@ -48,6 +48,7 @@ class Checkpoint:
     payload: Payload
     consumed_at: datetime | None = None
     restoring_until: datetime | None = None
+    quarantined_at: datetime | None = None
     link: ChainLink | None = None
 
 
@@ -183,8 +184,10 @@ class MemoryTables(Store):
         manifest, refs = checkpoint.payload.manifest.encode(), checkpoint.payload.refs
         return link_of(self.row_digest, self.tenant, row, number, previous, manifest, refs)
 
-    def _verified(self, checkpoint: Checkpoint) -> Payload:
+    def _verified(self, checkpoint: Checkpoint, *, quarantined: bool = False) -> Payload:
         """Return the payload of a checkpoint, or raise unless all of it fits its link."""
+        if checkpoint.quarantined_at is not None and not quarantined:
+            raise in_quarantine(checkpoint.record.id)
         link = checkpoint.link
         if link is None or link.hash != self._link(checkpoint, link.number, link.previous):
             raise altered(checkpoint.record.id)

@@ -28,6 +28,7 @@ from holdfast.model import (
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
 from holdfast.stores import postgres_statements as statements
+from holdfast.stores.base import aside_name
 from holdfast.stores.checks import check_fence, check_filter
 from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrate_schema, parse_url
 from holdfast.stores.postgres_leases import PostgresLeases
@@ -113,9 +114,10 @@ class PostgresStore(
         )
         return parse_checkpoint(rows[0]) if rows else None
 
-    def read_payload(self, checkpoint_id: str) -> Payload | None:
-        rows = self._rows("checkpoints.payload", again=True, id=uuid_or_none(checkpoint_id))
-        return self._verified(rows[0])[1] if rows else None
+    def read_payload(self, checkpoint_id: str, *, anyway: bool = False) -> Payload | None:
+        id_ = uuid_or_none(checkpoint_id)
+        rows = self._rows("checkpoints.payload", again=True, id=id_, anyway=anyway)
+        return self._verified(rows[0], quarantined=anyway)[1] if rows else None
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         ids = [uuid_or_none(checkpoint_id) for checkpoint_id in checkpoint_ids]
@@ -125,6 +127,23 @@ class PostgresStore(
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         rows = self._rows("chunks.read", again=True, digests=list(digests))
         return {digest: data for digest, codec, data in rows if codec == 0}
+
+    def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
+        name = "checkpoints.lift_quarantine" if lift else "checkpoints.quarantine"
+        ids = [uuid_or_none(checkpoint_id) for checkpoint_id in checkpoint_ids]
+        return {str(row[0]) for row in self._rows(name, again=True, ids=ids)}
+
+    def iter_digests(self) -> Iterator[bytes]:
+        return (bytes(row[0]) for row in self._rows("chunks.digests", again=True))
+
+    def set_chunk_aside(self, digest: bytes) -> bool:
+        return bool(self._rows("chunks.set_aside", digest=digest, aside=aside_name(digest)))
+
+    def check_structure(self) -> list[str]:
+        return [
+            f"checkpoint {row[0]}: its state_snapshot is another document than its manifest"
+            for row in self._rows("postgres.check_structure", again=True)
+        ]
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         check_fence(fence)

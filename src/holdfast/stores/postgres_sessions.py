@@ -204,10 +204,8 @@ class PostgresSessions(PostgresAccess):
                 if not execute(connection, Statement(self._sql["postgres.copy.lock"], source)):
                     raise SessionNotFound(f"{self.url} has no session {source_id!r}")
                 found = execute(connection, Statement(self._sql["postgres.copy.sources"], source))
-                sources = {
-                    record.id: (record, payload) for record, payload in map(self._verified, found)
-                }
-                ids = _chosen(list(sources), checkpoint_ids, source_id)
+                rows = {str(row[0]): row for row in found}
+                ids = _chosen(list(rows), checkpoint_ids, source_id)
                 copies = {id_: new_id() for id_ in ids}
                 params = {
                     "tenant": self.tenant,
@@ -216,7 +214,7 @@ class PostgresSessions(PostgresAccess):
                     "ids": ids,
                     "new_ids": list(copies.values()),
                     "contents": [
-                        self._content_of_copy(*sources[id_], draft.id, copies) for id_ in ids
+                        self._content_of_copy(*self._verified(rows[id_]), draft.id, copies) for id_ in ids
                     ],
                     "whole": checkpoint_ids is None,
                 }
@@ -225,8 +223,12 @@ class PostgresSessions(PostgresAccess):
 
         return parse_session(self._link.run(work))
 
-    def _verified(self, row: tuple[Any, ...]) -> tuple[CheckpointRecord, Payload]:
-        return statements.verified(row, self.tenant, row_digest=self.row_digest)
+    def _verified(
+        self, row: tuple[Any, ...], *, quarantined: bool = False
+    ) -> tuple[CheckpointRecord, Payload]:
+        return statements.verified(
+            row, self.tenant, row_digest=self.row_digest, quarantined=quarantined
+        )
 
     def _content_of_copy(
         self, record: CheckpointRecord, payload: Payload, session_id: str, copies: Mapping[str, str]

@@ -42,6 +42,7 @@ from holdfast.stores.chain import (
     altered,
     content_digest,
     draft_row,
+    in_quarantine,
     link_of,
     plain_digest,
     record_row,
@@ -77,6 +78,7 @@ _CHECKPOINT_FILTERS: Final[Mapping[str, type]] = {
     "run_id": str,
     "version": int,
     "resumable": bool,
+    "quarantined": bool,
     "before_seq": int,
 }
 _SESSION_FILTERS: Final[Mapping[str, type]] = {
@@ -376,11 +378,16 @@ def parse_read(row: Row, tenant: str, *, row_digest: RowDigest = plain_digest) -
 
 
 def verified(
-    row: Row, tenant: str, *, row_digest: RowDigest = plain_digest
+    row: Row, tenant: str, *, row_digest: RowDigest = plain_digest, quarantined: bool = False
 ) -> tuple[CheckpointRecord, Payload]:
-    """Return a whole row. Raises `CheckpointAltered` unless it fits its link in the hash chain."""
+    """Return a whole row. Raises `CheckpointAltered` unless it fits its link in the hash chain.
+
+    Raises `CheckpointQuarantined` too, unless it may be ``quarantined``.
+    """
     record = parse_checkpoint(row)
-    number, previous, link, manifest, refs = row[_RECORD_COLUMNS : _RECORD_COLUMNS + 5]
+    number, previous, link, manifest, refs, since = row[_RECORD_COLUMNS : _RECORD_COLUMNS + 6]
+    if since is not None and not quarantined:
+        raise in_quarantine(record.id)
     if number is None or previous is None or link is None:
         raise altered(record.id)
     columns = record_row(record, row[23])

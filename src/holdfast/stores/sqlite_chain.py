@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import apsw
 
 from holdfast.model import Chain, ChainLink, Payload, Tombstone
-from holdfast.stores.chain import altered, link_of, runs
+from holdfast.stores.chain import altered, in_quarantine, link_of, runs
 from holdfast.stores.checks import check_filter
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
 from holdfast.stores.sqlite_file import SQL
@@ -40,9 +40,11 @@ class SqliteChain(SqliteAccess):
 
         return self._file.read_consistently(read)
 
-    def _verified(self, row: Row) -> Payload:
+    def _verified(self, row: Row, *, quarantined: bool = False) -> Payload:
         """Return the payload of a row that has everything, or raise unless the row fits its link."""
-        number, previous, link, manifest, refs = row[26:31]
+        number, previous, link, manifest, refs, since = row[26:32]
+        if since is not None and not quarantined:
+            raise in_quarantine(row[0])
         if not _is_link((*row[:2], number, previous, link)) or link != link_of(
             self.row_digest, self.tenant, row, number, previous, manifest.encode(), refs
         ):

@@ -49,6 +49,7 @@ _CHECKPOINT_FILTERS: Final = (
     ("run_id", str),
     ("version", int),
     ("resumable", bool),
+    ("quarantined", bool),
     ("before_seq", int),
 )
 
@@ -211,17 +212,30 @@ class SqliteCheckpoints(SqliteSessions):
         )
         return rows.checkpoint(found[0]) if found else None
 
-    def read_payload(self, checkpoint_id: str) -> Payload | None:
+    def read_payload(self, checkpoint_id: str, *, anyway: bool = False) -> Payload | None:
         check_filter(checkpoint_id, "checkpoint id", str)
         found = self._rows(
-            "checkpoints.payload", (checkpoint_id.lower(), self.tenant, self._clock())
+            "checkpoints.payload", (checkpoint_id.lower(), self.tenant, self._clock(), anyway)
         )
-        return self._verified(found[0]) if found else None
+        return self._verified(found[0], quarantined=anyway) if found else None
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         ids = text_list(checkpoint_ids, "checkpoint id")
         found = self._rows("checkpoints.payloads", (ids, self.tenant, self._clock()))
         return {row[0]: self._verified(row) for row in found}
+
+    def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
+        ids = text_list([one.lower() for one in checkpoint_ids], "checkpoint id")
+
+        def mark(connection: apsw.Connection) -> set[str]:
+            if lift:
+                found = all_rows(connection, "checkpoints.lift_quarantine", (self.tenant, ids))
+            else:
+                values = (self._clock(), self.tenant, ids)
+                found = all_rows(connection, "checkpoints.quarantine", values)
+            return {id_ for (id_,) in found}
+
+        return self._file.write(mark) if checkpoint_ids else set()
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         check_filter(checkpoint_id, "checkpoint id", str)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import apsw
 
 from holdfast.errors import ChunksMissing, StateCorrupt
 from holdfast.model import Buffer, GcReport
+from holdfast.stores.base import aside_name
 from holdfast.stores.compression import pack, unpack
 from holdfast.stores.rules import ORPHAN_AGE, reachable
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows, hex_list, number_list
@@ -45,6 +46,26 @@ class SqliteChunks(SqliteAccess):
         if not digests:
             return {}
         return _unpacked(self._rows("chunks.read", (self.tenant, hex_list(digests))))
+
+    def iter_digests(self) -> Iterator[bytes]:
+        return iter([digest for (digest,) in self._rows("chunks.digests", (self.tenant,))])
+
+    def set_chunk_aside(self, digest: bytes) -> bool:
+        values = (aside_name(digest), self.tenant, digest)
+        return self._file.write(
+            lambda connection: bool(all_rows(connection, "chunks.set_aside", values))
+        )
+
+    def check_structure(self) -> list[str]:
+        def check(connection: apsw.Connection) -> list[str]:
+            said = [str(row[0]) for row in all_rows(connection, "sqlite.integrity_check", ())]
+            refers = all_rows(connection, "sqlite.foreign_key_check", ())
+            return [
+                *(line for line in said if line != "ok"),
+                *(f"row {row} of {table} refers to nothing" for table, row, *_ in refers),
+            ]
+
+        return self._file.read(check)
 
     def total_bytes(self) -> int:
         return int(self._rows("chunks.total_bytes", (self.tenant,))[0][0])

@@ -311,7 +311,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
         link = link_of(
             self.row_digest, self.tenant, tuple(row), number, previous, manifest, payload.refs
         )
-        values = (self.tenant, *row, number, previous, link, *source[29:33])
+        values = (self.tenant, *row, number, previous, link, *source[29:31], source[32])
         connection.execute(SQL["sqlite.copy.checkpoint"], values)
         return link
 

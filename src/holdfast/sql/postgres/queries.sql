@@ -231,7 +231,10 @@ AND c.run_id = %(run_id)s
 AND c.version = %(version)s::bigint
 
 -- name: checkpoints.where.resumable
-AND c.resumable = %(resumable)s::boolean
+AND (c.resumable AND c.quarantined_at IS NULL) = %(resumable)s::boolean
+
+-- name: checkpoints.where.quarantined
+AND (c.quarantined_at IS NOT NULL) = %(quarantined)s::boolean
 
 -- name: checkpoints.where.before_seq
 AND c.seq < %(before_seq)s::bigint
@@ -260,20 +263,32 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
-    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, c.quarantined_at
 FROM holdfast.session_checkpoints AS c
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
-    AND (c.expires_at IS NULL OR c.expires_at > now());
+    AND (c.expires_at IS NULL OR c.expires_at > now() OR %(anyway)s);
 
 -- name: checkpoints.payloads
 SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
-    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, c.quarantined_at
 FROM holdfast.session_checkpoints AS c
 WHERE c.id = ANY (%(ids)s::uuid[]) AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
+
+-- name: checkpoints.quarantine
+UPDATE holdfast.session_checkpoints AS c SET quarantined_at = clock_timestamp()
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND c.id = ANY (%(ids)s::uuid[]) AND c.quarantined_at IS NULL AND holdfast.durably()
+RETURNING c.id;
+
+-- name: checkpoints.lift_quarantine
+UPDATE holdfast.session_checkpoints AS c SET quarantined_at = NULL
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND c.id = ANY (%(ids)s::uuid[]) AND c.quarantined_at IS NOT NULL AND holdfast.durably()
+RETURNING c.id;
 
 -- name: checkpoints.mark_restored
 UPDATE holdfast.session_checkpoints AS c SET restored_at = clock_timestamp()
@@ -336,6 +351,27 @@ WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 SELECT k.digest FROM holdfast.chunks AS k
 WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND k.digest = ANY (%(digests)s::bytea[]);
+
+-- name: chunks.digests
+SELECT k.digest FROM holdfast.chunks AS k
+WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) ORDER BY k.digest;
+
+-- name: chunks.set_aside
+WITH moved AS (
+    DELETE FROM holdfast.chunks AS k
+    WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+        AND k.digest = %(digest)b::bytea AND holdfast.durably()
+    RETURNING k.codec, k.data)
+INSERT INTO holdfast.chunks AS k (tenant, digest, codec, data)
+SELECT %(tenant)s, %(aside)b::bytea, m.codec, m.data FROM moved AS m
+ON CONFLICT (tenant, digest) DO UPDATE SET codec = excluded.codec, data = excluded.data
+RETURNING 1;
+
+-- name: postgres.check_structure
+-- The document for SQL is the one that is restored.
+SELECT c.id FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND c.state_snapshot IS DISTINCT FROM c.manifest::jsonb ORDER BY c.seq;
 
 -- name: chunks.total_bytes
 SELECT coalesce(sum(pg_column_size(k.data)), 0)::bigint FROM holdfast.chunks AS k
@@ -518,7 +554,8 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
-    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, k.digests, k.data
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, c.quarantined_at,
+    k.digests, k.data
 FROM (
     SELECT c.* FROM holdfast.session_checkpoints AS c
     WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
@@ -536,7 +573,7 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
     c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
     c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
-    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, c.quarantined_at
 FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.session_id = %(id)s
     AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;

@@ -1211,6 +1211,7 @@ BEGIN
                     SELECT n.id FROM holdfast.session_checkpoints AS n
                      WHERE n.tenant = p_tenant AND n.session_id = draft.session_id
                        AND n.namespace = draft.namespace AND n.resumable
+                       AND n.quarantined_at IS NULL
                        AND (n.expires_at IS NULL OR n.expires_at > moment)
                      ORDER BY n.seq DESC LIMIT 1)
             RETURNING c.id, c.seq, c.chain_number, c.chain_hash

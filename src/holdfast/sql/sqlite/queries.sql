@@ -159,7 +159,10 @@ AND run_id = ?
 AND version = ?
 
 -- name: checkpoints.where.resumable
-AND resumable = ?
+AND (resumable = 1 AND quarantined_at IS NULL) = ?
+
+-- name: checkpoints.where.quarantined
+AND (quarantined_at IS NOT NULL) = ?
 
 -- name: checkpoints.where.before_seq
 AND seq < ?
@@ -189,19 +192,29 @@ SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, l
     checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
     git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
     metadata, created_at, restored_at,
-    chain_number, chain_previous, chain_hash, state_snapshot, refs
+    chain_number, chain_previous, chain_hash, state_snapshot, refs, quarantined_at
 FROM session_checkpoints
-WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
+WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ? OR ?);
 
 -- name: checkpoints.payloads
 SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
     checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
     git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
     metadata, created_at, restored_at,
-    chain_number, chain_previous, chain_hash, state_snapshot, refs
+    chain_number, chain_previous, chain_hash, state_snapshot, refs, quarantined_at
 FROM session_checkpoints
 WHERE id IN (SELECT value FROM json_each(?)) AND +tenant = ?
     AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: checkpoints.quarantine
+UPDATE session_checkpoints SET quarantined_at = ?
+WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?)) AND quarantined_at IS NULL
+RETURNING id;
+
+-- name: checkpoints.lift_quarantine
+UPDATE session_checkpoints SET quarantined_at = NULL
+WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?)) AND quarantined_at IS NOT NULL
+RETURNING id;
 
 -- name: checkpoints.mark_restored
 UPDATE session_checkpoints SET restored_at = ?
@@ -247,6 +260,12 @@ WHERE tenant = ? AND digest IN (SELECT unhex(value) FROM json_each(?));
 -- name: chunks.find
 SELECT digest FROM chunks
 WHERE tenant = ? AND digest IN (SELECT unhex(value) FROM json_each(?));
+
+-- name: chunks.digests
+SELECT digest FROM chunks WHERE tenant = ? ORDER BY digest;
+
+-- name: chunks.set_aside
+UPDATE OR REPLACE chunks SET digest = ? WHERE tenant = ? AND digest = ? RETURNING 1;
 
 -- name: chunks.total_bytes
 SELECT coalesce(sum(length(data)), 0) FROM chunks WHERE tenant = ?;
@@ -394,6 +413,9 @@ WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite#_%' ESCAPE 
 -- name: sqlite.foreign_key_check
 PRAGMA foreign_key_check;
 
+-- name: sqlite.integrity_check
+PRAGMA integrity_check;
+
 -- name: sqlite.put.session
 SELECT agent_id, status, chain_length, chain_head, lease_token, lease_owner, lease_clock, lease_since, lease_expires_at
 FROM sessions WHERE tenant = ? AND id = ?;
@@ -488,7 +510,7 @@ SELECT id FROM (
 WHERE id IS NOT (
     SELECT id FROM session_checkpoints
     WHERE tenant = ?1 AND session_id = ?2 AND namespace = ?3 AND resumable = 1
-        AND (expires_at IS NULL OR expires_at > ?4)
+        AND quarantined_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)
     ORDER BY seq DESC LIMIT 1);
 
 -- name: sqlite.put.trim
@@ -566,7 +588,7 @@ SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, l
     checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
     git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
     metadata, created_at, restored_at,
-    chain_number, chain_previous, chain_hash, state_snapshot, refs, consumed_at, quarantined_at
+    chain_number, chain_previous, chain_hash, state_snapshot, refs, quarantined_at, consumed_at
 FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY seq;
@@ -577,8 +599,8 @@ INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, se
     parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
     size_bytes, stored_bytes, git_branch, git_commit, git_uncommitted, workspace_commit, resumable,
     pinned, expires_at, metadata, created_at, chain_number, chain_previous, chain_hash,
-    state_snapshot, refs, consumed_at, quarantined_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    state_snapshot, refs, consumed_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sqlite.copy.writes
 INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
