@@ -172,6 +172,11 @@ class AsyncSession:
         return self._session.is_held
 
     @property
+    def notices(self) -> tuple[str, ...]:
+        """See `Session.notices`."""
+        return self._session.notices
+
+    @property
     def paused_for(self) -> timedelta | None:
         """See `Session.paused_for`."""
         return self._session.paused_for
@@ -968,9 +973,11 @@ class AsyncSessionManager:
             unsealed=unsealed,
         )
 
-    async def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
+    async def verify(
+        self, *, deep: bool = False, progress: Callable[[int], None] | None = None
+    ) -> VerifyReport:
         """See `SessionManager.verify`."""
-        return await self._run(self._manager.verify, progress=progress)
+        return await self._run(self._manager.verify, deep=deep, progress=progress)
 
     async def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
         """See `SessionManager.find_secrets`."""

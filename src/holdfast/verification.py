@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import batched
 from typing import Final
 
 from holdfast.errors import DigestMismatch, IntegrityError, StoreReadOnly
 from holdfast.model import CheckpointQuery, EffectQuery, Payload
 from holdfast.state import decode_state
-from holdfast.state.refs import digest_of, digest_text
-from holdfast.stores.base import Store, aside_name
+from holdfast.state.refs import digest_text
+from holdfast.stores.base import Store
 from holdfast.stores.chain import breaks
 
 CHAIN_BROKEN: Final = "chain_broken"
@@ -161,31 +160,19 @@ class _Verification:
                 self.damaged.append(Damage(None, error.code, f"{where}: {error}", session_id))
 
     def _chunks(self) -> int:
-        """Hash every chunk; one with wrong bytes is set aside, one that is right again put back."""
-        count = 0
-        for batch in batched(self.store.iter_digests(), _CHUNKS_AT_ONCE):
-            found = self.store.read_chunks(batch)
-            for digest in batch:
-                count += 1
-                data = found.get(digest)
-                if digest[:1] == aside_name(digest)[:1]:
-                    self._put_back(data)
-                elif data is None or digest_of(data) != digest:
-                    self._set_aside(digest)
-        return count
-
-    def _put_back(self, data: bytes | None) -> None:
-        if data is not None and not self.store.find_chunks([digest := digest_of(data)]):
-            with suppress(StoreReadOnly):
-                self.store.stage_chunks({digest: data})
-
-    def _set_aside(self, digest: bytes) -> None:
-        if not self.store.find_chunks([digest]):
-            return
-        reason = f"chunk {digest_text(digest)} has other bytes than its name says"
-        self.damaged.append(Damage(None, DigestMismatch.code, reason))
-        with suppress(StoreReadOnly):
-            self.store.set_chunk_aside(digest)
+        """Hash every chunk. One with wrong bytes is set aside: what needs it shows up as damaged."""
+        digests = list(self.store.iter_digests())
+        for at in range(0, len(digests), _CHUNKS_AT_ONCE):
+            batch = digests[at : at + _CHUNKS_AT_ONCE]
+            for digest, stored in self.store.find_damaged_chunks(batch).items():
+                try:
+                    damaged = self.store.set_chunk_aside(digest, stored)
+                except StoreReadOnly:
+                    damaged = True
+                if damaged:
+                    reason = f"chunk {digest_text(digest)} has other bytes than its name says"
+                    self.damaged.append(Damage(None, DigestMismatch.code, reason))
+        return len(digests)
 
     def _effects(self) -> int:
         effects = 0
@@ -199,9 +186,7 @@ class _Verification:
                 if self.store.list_effects(place) != [record]:
                     continue
                 self.damaged.append(
-                    Damage(
-                        None, error.code, str(error), record.session_id, effect_key=record.key
-                    )
+                    Damage(None, error.code, str(error), record.session_id, effect_key=record.key)
                 )
             effects += 1
         return effects

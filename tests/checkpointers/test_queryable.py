@@ -41,7 +41,7 @@ COLUMNS = (
     *("workspace_commit", "resumable", "pinned", "expires_at", "metadata"),
     *("created_at", "restored_at"),
     *("chain_number", "chain_previous", "chain_hash"),
-    *("manifest", "refs", "digests", "data"),
+    *("manifest", "refs", "quarantined_at", "digests", "data"),
 )
 
 

@@ -203,3 +203,39 @@ def test_packs_are_counted_where_a_store_is_shared(cli: CommandLine, postgres_ur
     shutil.rmtree(".agents")
     cli.json("rollback", "--yes", "--url", postgres_url)
     assert Path("a").read_bytes() == content
+
+
+@pytest.mark.row("B8")
+def test_deep_verification_finds_what_was_altered_and_resuming_tells(cli: CommandLine) -> None:
+    good = cli.save("one", {"step": 1})
+    saved = cli.save("two", {"step": 2})
+    report = cli.json("verify", "--deep")["verify"]
+    assert report == {
+        "ok": True,
+        "checked": 2,
+        "effects": 0,
+        "sessions": 1,
+        "chunks": 0,
+        "quarantined": [],
+        "released": [],
+        "damaged": [],
+    }
+    assert "every digest is right, 1 chain whole" in cli.ok("verify", "--deep")
+    database = sqlite3.connect(cli.project / ".agents" / "sessions.db")
+    database.execute("UPDATE session_checkpoints SET label = 'x' WHERE name = 'two'")
+    database.commit()
+    database.close()
+    answer = cli("verify", "--deep", "--json")
+    assert answer.code == 5
+    report = answer.json["verify"]
+    assert [one["code"] for one in report["damaged"]] == ["checkpoint_altered"]
+    assert report["quarantined"] == [saved["id"]]
+    human = cli("verify", "--deep")
+    assert human.code == 5
+    assert f"damaged {saved['id']}: " in human.out
+    shown = cli("show", "two")
+    assert (shown.code, shown.out) == (5, "")
+    assert good["id"] in shown.err
+    resumed = cli.json("resume")
+    assert resumed["checkpoint"]["id"] == good["id"]
+    assert resumed["session"]["notices"] == []

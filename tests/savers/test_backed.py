@@ -106,12 +106,12 @@ def test_a_checkpoint_trimmed_while_it_is_read_gives_way_to_a_newer_one() -> Non
     class Racing(MemoryStore):
         raced = False
 
-        def read_payload(self, checkpoint_id: str) -> Any:
+        def read_payload(self, checkpoint_id: str, *, anyway: bool = False) -> Any:
             if not self.raced:
                 self.raced = True
                 racing.put(CheckpointConfig("t"), {"n": 2})
                 self.delete_checkpoints([checkpoint_id])
-            return super().read_payload(checkpoint_id)
+            return super().read_payload(checkpoint_id, anyway=anyway)
 
     racing = StoreCheckpointSaver(Racing())
     racing.put(CheckpointConfig("t"), {"n": 1})

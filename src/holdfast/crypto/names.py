@@ -26,8 +26,13 @@ class Names:
         self._cipher = Cipher(algorithms.AES(derived), modes.XTS(bytes(16)))
         self.proof = hmac.digest(derived, b"proof", "sha256").hex()[:32]
         """What tells that another key of names is the same one, and nothing more."""
+        self._rows = hmac.digest(derived, b"rows", "sha256")
         self.hide = lru_cache(_REMEMBERED)(self._hide)
         self.reveal = lru_cache(_REMEMBERED)(self._reveal)
+
+    def digest_row(self, content: bytes) -> bytes:
+        """Return the keyed digest of a checkpoint's row, for the hash chain of its session."""
+        return hmac.digest(self._rows, content, "sha256")
 
     def _hide(self, digest: bytes) -> bytes:
         """Return the name that stands for a digest of 16 or more bytes."""

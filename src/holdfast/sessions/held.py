@@ -74,6 +74,7 @@ class HeldSession:
             weakref.finalize(self, hold.abandon).atexit = False
         self._fence = functools.partial(_fence, hold, record.id)
         self._paused_for: timedelta | None = None
+        self._notices: list[str] = []
 
     # What it is --------------------------------------------------------------------------
 
@@ -131,6 +132,11 @@ class HeldSession:
     def paused_for(self) -> timedelta | None:
         """How long the session was paused before it was resumed here; None if it was not."""
         return self._paused_for
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What to know about how the session was resumed here: a damaged checkpoint was passed over."""
+        return tuple(self._notices)
 
     def lineage(self) -> list[SessionRecord]:
         """Return this session and those that it continues, one after the other, this one first."""

@@ -613,9 +613,16 @@ class SessionManager(TravellingSessions):
             max_bytes=max_bytes,
         )
 
-    def verify(self, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
-        """Read every checkpoint, its files too, and re-derive every digest; nothing is changed."""
-        return upkeep.verify(self._store, self._around.files, progress=progress)
+    def verify(
+        self, *, deep: bool = False, progress: Callable[[int], None] | None = None
+    ) -> VerifyReport:
+        """Read every checkpoint, its files too, and re-derive every digest; nothing is changed.
+
+        With ``deep`` every hash chain, every chunk and pending write and the structures of the database
+        too. A checkpoint that fails is in quarantine then until it verifies again, and one that does is
+        released; nothing is removed.
+        """
+        return upkeep.verify(self._store, self._around.files, deep=deep, progress=progress)
 
     def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
         """Find secrets that are stored, by the rules of redaction; nothing is changed.

@@ -394,7 +394,8 @@ class Rollbacks:
         except (IntegrityError, SnapshotNotFound) as error:
             if unless:
                 raise
-            raise type(error)(f"{error}{self._nearest_good(record)}") from error
+            cause = error.__cause__ if getattr(error, "last_good", None) is not None else error
+            raise type(error)(f"{cause}{self._nearest_good(record)}") from error
 
     def _nearest_good(self, bad: CheckpointRecord) -> str:
         """Return a sentence that names the nearest checkpoint that can be restored."""

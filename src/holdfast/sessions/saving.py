@@ -375,7 +375,9 @@ class SavingSession(HeldSession):
     # Inside ------------------------------------------------------------------------------
 
     def _find_latest(self, *, resumable: bool | None = None) -> Checkpoint | None:
-        query = CheckpointQuery(self.id, namespace="", resumable=resumable, limit=1)
+        query = CheckpointQuery(
+            self.id, namespace="", resumable=resumable, quarantined=False, limit=1
+        )
         record = first(self._store.list_checkpoints(query))
         return Checkpoint.of(record, self._store) if record is not None else None
 
@@ -396,10 +398,27 @@ class SavingSession(HeldSession):
         if reference is not None:
             self.load_checkpoint(reference, force=force)
             return
-        latest = self._find_latest(resumable=True)
-        if latest is not None:
-            self._take_up(latest)
+        passed_over: set[str] = set()
+        while (latest := self._find_latest(resumable=True)) is not None:
+            try:
+                self._take_up(latest)
+            except IntegrityError as error:
+                if latest.id in passed_over or error.last_good is None:
+                    raise
+                passed_over.add(latest.id)
+                self._pass_over(latest, error)
+                continue
             self.log("info", f"resumed from {latest.name}", data={"checkpoint": latest.id})
+            return
+
+    def _pass_over(self, damaged: CheckpointRecord, error: IntegrityError) -> None:
+        """Keep a damaged checkpoint from being used, and say so: there is a good one before it."""
+        self._store.quarantine([damaged.id])
+        self._notices.append(
+            f"checkpoint {damaged.name!r} is damaged and was passed over. It is in quarantine until "
+            f"`holdfast verify --deep` finds it whole again ({error.__cause__ or error})"
+        )
+        self.log("warning", self._notices[-1], data={"quarantined": damaged.id})
 
     def _take_up(self, record: CheckpointRecord) -> Checkpoint:
         """Continue from a stored checkpoint, its content verified before anything is marked."""

@@ -36,6 +36,7 @@ from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
 from holdfast.sessions.saving import SavingSession
 from holdfast.stores.base import Store, first
+from holdfast.stores.chain import breaks
 from holdfast.stores.checks import as_utc
 
 P = ParamSpec("P")
@@ -474,6 +475,7 @@ class Session(SavingSession):
         self.settle()
         paused_at = self._record.paused_at
         self._restore(reference, force=force)
+        self._look_at_chain()
         allowed = [old for old, new in SESSION_TRANSITIONS.items() if "active" in new]
         resumed_at = utc_now()
         self._record = self._store.update_session(
@@ -485,6 +487,16 @@ class Session(SavingSession):
         )
         if paused_at is not None:
             self._paused_for = max(resumed_at - paused_at, timedelta(0))
+
+    def _look_at_chain(self) -> None:
+        chain = self._store.read_chain(self.id)
+        wrong = [] if chain is None else [reason for _, reason in breaks(chain)]
+        if wrong:
+            self._notices.append(
+                f"the history of session {self.id} is not whole: {wrong[0]}. `holdfast verify "
+                f"--deep` tells more"
+            )
+            self.log("warning", self._notices[-1])
 
     def settle(self) -> None:
         """Store what a rollback of this session that was killed had still to store."""

@@ -77,10 +77,14 @@ def prune(
 
 
 def verify(
-    store: Store, files: ProjectFiles | None, *, progress: Callable[[int], None] | None
+    store: Store,
+    files: ProjectFiles | None,
+    *,
+    deep: bool = False,
+    progress: Callable[[int], None] | None,
 ) -> VerifyReport:
     """Read everything back; see `SessionManager.verify`."""
-    report = verify_store(store, progress=progress)
+    report = verify_store(store, deep=deep, progress=progress)
     if files is None:
         return report
     damaged = [

@@ -53,6 +53,7 @@ from holdfast.model import (
 )
 from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.state.cache import ChunkCache
+from holdfast.state.refs import digest_of
 from holdfast.stores.chain import RowDigest, plain_digest
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
 # How many checkpoints before a damaged one are tried.
 _LOOKED_AT: Final = 50
+ASIDE: Final = b"\xff"
 
 
 class Store(ABC):
@@ -657,11 +659,23 @@ class Store(ABC):
 
     @abstractmethod
     def iter_digests(self) -> Iterator[bytes]:
-        """Yield the names of all chunks of the tenant, needed or not."""
+        """Yield the digests of all chunks of the tenant, needed or not, but not of what was set aside."""
+
+    def find_damaged_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes | None]:
+        """Return those chunks that do not have the bytes that their digests say, with what they have.
+
+        None stands for one that cannot be read, or is not there.
+        """
+        found = self.read_chunks(digests)
+        return {
+            digest: found.get(digest)
+            for digest in digests
+            if digest not in found or digest_of(found[digest]) != digest
+        }
 
     @abstractmethod
-    def set_chunk_aside(self, digest: bytes) -> bool:
-        """Take a chunk that has other bytes than its name says out of the way, and tell if it was there.
+    def set_chunk_aside(self, digest: bytes, stored: bytes | None) -> bool:
+        """Take a damaged chunk out of the way if it still is as `find_damaged_chunks` said; tell if so.
 
         It counts as missing then, so that the next put that brings the right bytes stores them. The
         wrong ones stay, under `aside_name` of the digest, until `gc` removes them.
@@ -703,7 +717,7 @@ class Store(ABC):
 
 def aside_name(digest: bytes) -> bytes:
     """Return the name under which a damaged chunk is set aside; no algorithm has this number."""
-    return b"\xff" + digest[1:]
+    return ASIDE + digest[1:]
 
 
 def first(records: Iterable[CheckpointRecord]) -> CheckpointRecord | None:

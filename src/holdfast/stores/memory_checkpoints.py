@@ -382,7 +382,3 @@ def _is_resumable(checkpoint: Checkpoint) -> bool:
 
 def _is_restoring(checkpoint: Checkpoint, now: datetime) -> bool:
     return checkpoint.restoring_until is not None and checkpoint.restoring_until > now
-
-
-def _payload(stored: Checkpoint) -> Payload:
-    return Payload(stored.payload.manifest, stored.payload.refs, stored.record.session_id)

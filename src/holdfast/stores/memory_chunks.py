@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.errors import ChunksMissing, StateCorrupt
 from holdfast.model import Buffer, GcReport, WriteRecord
-from holdfast.stores.base import aside_name
+from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.memory_tables import MemoryTables, roots_of
 from holdfast.stores.rules import ORPHAN_AGE, reachable
 
@@ -43,14 +43,14 @@ class MemoryChunks(MemoryTables):
 
     def iter_digests(self) -> Iterator[bytes]:
         with self._open():
-            return iter(sorted(self._chunks))
+            return iter(sorted(one for one in self._chunks if one < ASIDE))
 
-    def set_chunk_aside(self, digest: bytes) -> bool:
+    def set_chunk_aside(self, digest: bytes, stored: bytes | None) -> bool:
         with self._open():
-            data = self._chunks.pop(digest, None)
-            if data is not None:
-                self._chunks[aside_name(digest)] = data
-            return data is not None
+            if stored is None or self._chunks.get(digest) != stored:
+                return False
+            self._chunks[aside_name(digest)] = self._chunks.pop(digest)
+            return True
 
     def total_bytes(self) -> int:
         with self._open():

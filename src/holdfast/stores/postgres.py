@@ -28,7 +28,7 @@ from holdfast.model import (
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
 from holdfast.stores import postgres_statements as statements
-from holdfast.stores.base import aside_name
+from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.checks import check_fence, check_filter
 from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrate_schema, parse_url
 from holdfast.stores.postgres_leases import PostgresLeases
@@ -134,10 +134,12 @@ class PostgresStore(
         return {str(row[0]) for row in self._rows(name, again=True, ids=ids)}
 
     def iter_digests(self) -> Iterator[bytes]:
-        return (bytes(row[0]) for row in self._rows("chunks.digests", again=True))
+        rows = self._rows("chunks.digests", again=True, aside=ASIDE)
+        return (bytes(row[0]) for row in rows)
 
-    def set_chunk_aside(self, digest: bytes) -> bool:
-        return bool(self._rows("chunks.set_aside", digest=digest, aside=aside_name(digest)))
+    def set_chunk_aside(self, digest: bytes, stored: bytes | None) -> bool:
+        aside = aside_name(digest)
+        return bool(self._rows("chunks.set_aside", digest=digest, aside=aside, stored=stored))
 
     def check_structure(self) -> list[str]:
         return [

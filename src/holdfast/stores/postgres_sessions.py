@@ -214,7 +214,8 @@ class PostgresSessions(PostgresAccess):
                     "ids": ids,
                     "new_ids": list(copies.values()),
                     "contents": [
-                        self._content_of_copy(*self._verified(rows[id_]), draft.id, copies) for id_ in ids
+                        self._content_of_copy(*self._verified(rows[id_]), draft.id, copies)
+                        for id_ in ids
                     ],
                     "whole": checkpoint_ids is None,
                 }

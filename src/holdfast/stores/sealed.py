@@ -30,6 +30,7 @@ from holdfast.model import (
     LEASE_TTL,
     AgentRecord,
     Buffer,
+    Chain,
     CheckpointQuery,
     CheckpointRecord,
     EffectOutcome,
@@ -56,7 +57,7 @@ from holdfast.model import (
     utc_now,
 )
 from holdfast.state.codec import dump_document
-from holdfast.state.refs import digests_in
+from holdfast.state.refs import digest_of, digests_in
 from holdfast.stores.base import Store
 from holdfast.stores.checks import (
     check_agent,
@@ -89,6 +90,7 @@ class SealedStore(Store):
         self.tenant = inner.tenant
         self.url = inner.url
         self.rows = Seal(keys, inner.tenant)
+        inner.row_digest = self.rows.names.digest_row
         self._agree()
 
     def _agree(self) -> None:
@@ -370,8 +372,8 @@ class SealedStore(Store):
         found = self.inner.latest_of_agent(agent_id)
         return None if found is None else self.rows.opened_checkpoint(found)
 
-    def read_payload(self, checkpoint_id: str) -> Payload | None:
-        found = self.inner.read_payload(checkpoint_id)
+    def read_payload(self, checkpoint_id: str, *, anyway: bool = False) -> Payload | None:
+        found = self.inner.read_payload(checkpoint_id, anyway=anyway)
         return None if found is None else self.rows.opened_state(found, checkpoint_id.lower())
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
@@ -382,6 +384,30 @@ class SealedStore(Store):
         names = {self.rows.name(digest): digest for digest in digests}
         found = self.inner.read_chunks(names)
         return {names[name]: self.rows.opened_chunk(name, data) for name, data in found.items()}
+
+    def find_damaged_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes | None]:
+        names = {self.rows.name(digest): digest for digest in digests}
+        found = self.inner.read_chunks(names)
+        return {
+            digest: found.get(name)
+            for name, digest in names.items()
+            if name not in found or not self._is_right(name, digest, found[name])
+        }
+
+    def _is_right(self, name: bytes, digest: bytes, stored: bytes) -> bool:
+        try:
+            return digest_of(self.rows.opened_chunk(name, stored)) == digest
+        except SealBroken:
+            return False
+
+    def set_chunk_aside(self, digest: bytes, stored: bytes | None) -> bool:
+        return self.inner.set_chunk_aside(self.rows.name(digest), stored)
+
+    def read_chain(self, session_id: str) -> Chain | None:
+        return self.inner.read_chain(session_id)
+
+    def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
+        return self.inner.quarantine(checkpoint_ids, lift=lift)
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         return self.rows.opened_checkpoint(self.inner.mark_restored(checkpoint_id, fence=fence))
@@ -573,6 +599,12 @@ class SealedStore(Store):
 
     def iter_checkpoint_ids(self) -> Iterator[str]:
         return self.inner.iter_checkpoint_ids()
+
+    def iter_digests(self) -> Iterator[bytes]:
+        return map(self.rows.digest, self.inner.iter_digests())
+
+    def check_structure(self) -> list[str]:
+        return self.inner.check_structure()
 
     def total_bytes(self) -> int:
         return self.inner.total_bytes()

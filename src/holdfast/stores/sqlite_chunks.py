@@ -8,7 +8,7 @@ import apsw
 
 from holdfast.errors import ChunksMissing, StateCorrupt
 from holdfast.model import Buffer, GcReport
-from holdfast.stores.base import aside_name
+from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.compression import pack, unpack
 from holdfast.stores.rules import ORPHAN_AGE, reachable
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows, hex_list, number_list
@@ -48,13 +48,19 @@ class SqliteChunks(SqliteAccess):
         return _unpacked(self._rows("chunks.read", (self.tenant, hex_list(digests))))
 
     def iter_digests(self) -> Iterator[bytes]:
-        return iter([digest for (digest,) in self._rows("chunks.digests", (self.tenant,))])
+        found = self._rows("chunks.digests", (self.tenant, ASIDE))
+        return iter([digest for (digest,) in found])
 
-    def set_chunk_aside(self, digest: bytes) -> bool:
-        values = (aside_name(digest), self.tenant, digest)
-        return self._file.write(
-            lambda connection: bool(all_rows(connection, "chunks.set_aside", values))
-        )
+    def set_chunk_aside(self, digest: bytes, stored: bytes | None) -> bool:
+        def move(connection: apsw.Connection) -> bool:
+            found = all_rows(connection, "chunks.read", (self.tenant, hex_list([digest])))
+            if not found or _unpacked(found).get(digest) != stored:
+                return False
+            values = (aside_name(digest), self.tenant, digest)
+            connection.execute(SQL["chunks.set_aside"], values)
+            return True
+
+        return self._file.write(move)
 
     def check_structure(self) -> list[str]:
         def check(connection: apsw.Connection) -> list[str]:

@@ -27,6 +27,7 @@ from holdfast.testing.leases import LeaseContract
 from holdfast.testing.lines import LineContract
 from holdfast.testing.listings import ListingContract
 from holdfast.testing.packs import PackContract
+from holdfast.testing.quarantine import QuarantineContract
 from holdfast.testing.restoring import RestoringContract
 from holdfast.testing.savers import SaverContract
 from holdfast.testing.sessions import SessionContract
@@ -43,6 +44,7 @@ class StoreContract(
     SessionContract,
     CheckpointContract,
     ChainContract,
+    QuarantineContract,
     ListingContract,
     RestoringContract,
     TenantContract,

@@ -38,6 +38,7 @@ class ListingContract(Contract):
             )
         ).record
         rest = store.put(checkpoint(other.id, "rest", created_at=datetime(2020, 1, 1, tzinfo=UTC)))
+        store.quarantine([chosen.id])
         filters: dict[str, Any] = {
             "session_id": owner.id,
             "namespace": "sub",
@@ -52,6 +53,7 @@ class ListingContract(Contract):
             "run_id": "run",
             "version": 3,
             "resumable": False,
+            "quarantined": True,
             "before_seq": rest.record.seq,
             "metadata": {"k": "v"},
         }

@@ -84,7 +84,9 @@ def command(
     with common.open(owner=runner.owner_of(new_id())) as manager:
         resumed = manager.resume_session(session, checkpoint=checkpoint, take_over=take_over)
         found = _latest(resumed, checkpoint)
-        record, paused_for = resumed.record, resumed.paused_for
+        record, paused_for, notices = resumed.record, resumed.paused_for, resumed.notices
+        for notice in notices:
+            print_line(("notice  ", "bold yellow"), one_line(notice), err=True)
         tasks = [] if found is None else found.task_state["tasks"]
         lineage = [one.id for one in resumed.lineage()[1:]]
         if start and runner.COMMAND in resumed.metadata:
@@ -96,6 +98,7 @@ def command(
     seconds = None if paused_for is None else paused_for.total_seconds()
     if common.json:
         document = columns(record) | {"paused_for": seconds, "lineage": lineage}
+        document["notices"] = list(notices)
         answer({"session": document, "checkpoint": None if found is None else columns(found)})
         return
     print_line("resumed ", (one_line(record.id), "bold cyan"), f"  {one_line(record.agent_type)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -10,39 +11,68 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line
 from holdfast.cli.progress import progress_bar
 from holdfast.errors import IntegrityError
+from holdfast.verification import Damage
 
 
 @click.command("verify", short_help="Read everything back and check every digest.")
+@click.option("--deep", is_flag=True, help="Every hash chain, chunk and structure too; quarantine.")
 @common_options
 @click.pass_context
-def command(ctx: click.Context, common: Common) -> None:
+def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
     """Read everything back and check every digest.
 
     States, files and results of effects. Changes nothing. The exit code is 5 when anything is damaged.
 
+    --deep also re-derives every link of every session's hash chain, so that whatever was altered, taken
+    out or put in shows, hashes every chunk, reads pending writes, and lets the database look at its own
+    structures. A checkpoint that fails is in quarantine until it verifies again: it is neither loaded
+    nor resumed from. Nothing is removed.
+
     \b
     Examples:
       holdfast verify
-      holdfast verify --json
+      holdfast verify --deep --json
     """
     with common.open() as manager, progress_bar("reading back", quiet=common.json) as bar:
         total = sum(one.checkpoints for one in manager.usage()) if bar is not None else 0
         report = manager.verify(
-            progress=None if bar is None else lambda checked: bar(checked, total)
+            deep=deep, progress=None if bar is None else lambda checked: bar(checked, total)
         )
     if common.json:
         damaged = [asdict(one) for one in report.damaged]
-        counts = {"checked": report.checked, "effects": report.effects}
-        answer({"verify": {"ok": report.ok, **counts, "damaged": damaged}})
+        found: dict[str, Any] = {
+            "ok": report.ok,
+            "checked": report.checked,
+            "effects": report.effects,
+        }
+        if deep:
+            found |= {
+                "sessions": report.sessions,
+                "chunks": report.chunks,
+                "quarantined": list(report.quarantined),
+                "released": list(report.released),
+            }
+        answer({"verify": {**found, "damaged": damaged}})
     else:
         for one in report.damaged:
-            what = one.checkpoint_id or f"effect {one.effect_key} of session {one.session_id}"
-            print_line(("damaged ", "bold red"), f"{one_line(what)}: {one_line(one.reason)}")
+            print_line(("damaged ", "bold red"), f"{one_line(_name(one))}: {one_line(one.reason)}")
+        for word, ids in (("quarantined", report.quarantined), ("released", report.released)):
+            for id_ in ids:
+                print_line((f"{word} ", "bold"), one_line(id_))
         effects = f" and {plural(report.effects, 'effect')}" if report.effects else ""
         checked = f"{plural(report.checked, 'checkpoint')}{effects} read back"
         if report.ok:
-            print_line(("ok", "bold green"), f"  {checked}, every digest is right")
+            chains = f", {plural(report.sessions, 'chain')} whole" if deep else ""
+            print_line(("ok", "bold green"), f"  {checked}, every digest is right{chains}")
         else:
             print_line(("damaged", "bold red"), f"  {checked}, {len(report.damaged):,} damaged")
     if not report.ok:
         ctx.exit(IntegrityError.exit_code)
+
+
+def _name(damage: Damage) -> str:
+    if damage.checkpoint_id is not None:
+        return damage.checkpoint_id
+    if damage.effect_key is not None:
+        return f"effect {damage.effect_key} of session {damage.session_id}"
+    return "the database" if damage.session_id is None else f"session {damage.session_id}"

@@ -354,13 +354,15 @@ WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 
 -- name: chunks.digests
 SELECT k.digest FROM holdfast.chunks AS k
-WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) ORDER BY k.digest;
+WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND k.digest < %(aside)b::bytea
+ORDER BY k.digest;
 
 -- name: chunks.set_aside
 WITH moved AS (
     DELETE FROM holdfast.chunks AS k
     WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
         AND k.digest = %(digest)b::bytea AND holdfast.durably()
+        AND CASE WHEN k.codec = 0 THEN k.data END IS NOT DISTINCT FROM %(stored)b::bytea
     RETURNING k.codec, k.data)
 INSERT INTO holdfast.chunks AS k (tenant, digest, codec, data)
 SELECT %(tenant)s, %(aside)b::bytea, m.codec, m.data FROM moved AS m

@@ -1672,4 +1672,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:3b99c418eeb1335b2e2bb6005798ba2b9ade53b0e410a35498d9ea723e92589a');
+    (1, 'sha256:00ce0fa87498ecd10774d60e72a326ce219b74b91536d09bd52aaf8f26bdbc7a');

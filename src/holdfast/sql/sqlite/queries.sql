@@ -262,10 +262,10 @@ SELECT digest FROM chunks
 WHERE tenant = ? AND digest IN (SELECT unhex(value) FROM json_each(?));
 
 -- name: chunks.digests
-SELECT digest FROM chunks WHERE tenant = ? ORDER BY digest;
+SELECT digest FROM chunks WHERE tenant = ? AND digest < ? ORDER BY digest;
 
 -- name: chunks.set_aside
-UPDATE OR REPLACE chunks SET digest = ? WHERE tenant = ? AND digest = ? RETURNING 1;
+UPDATE OR REPLACE chunks SET digest = ? WHERE tenant = ? AND digest = ?;
 
 -- name: chunks.total_bytes
 SELECT coalesce(sum(length(data)), 0) FROM chunks WHERE tenant = ?;

@@ -1,0 +1,135 @@
+"""Sessions whose stored checkpoints are damaged: fail closed, and go on from the last good one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast import SessionManager
+from holdfast.errors import CheckpointQuarantined, IntegrityError
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[SessionManager]:
+    with SessionManager.open(
+        tmp_path / "sessions.db", project_dir=tmp_path, workspace=False
+    ) as manager:
+        yield manager
+
+
+def run(tmp_path: Path, statement: str) -> None:
+    # The library's own SQLite: two copies of it in one process would undo each other's locks.
+    connection = apsw.Connection(str(tmp_path / "sessions.db"))
+    try:
+        connection.execute(statement)
+    finally:
+        connection.close()
+
+
+def filled(manager: SessionManager, count: int = 3) -> tuple[str, list[str]]:
+    with manager.create_session(agent_type="implementer") as session:
+        saved = [
+            session.save_checkpoint(f"n{number}", state={"n": number}) for number in range(count)
+        ]
+        return session.id, [one.id for one in saved]
+
+
+ALTERED = "UPDATE session_checkpoints SET version = version + 1 WHERE name = '{}'"
+
+
+@pytest.mark.row("B8")
+def test_resuming_passes_over_what_is_damaged_and_says_so(
+    manager: SessionManager, tmp_path: Path
+) -> None:
+    session_id, ids = filled(manager)
+    run(tmp_path, ALTERED.format("n1"))
+    run(tmp_path, ALTERED.format("n2"))
+    session = manager.resume_session(session_id)
+    assert session.state == {"n": 0}
+    assert [one.split("'")[1] for one in session.notices] == ["n2", "n1"]
+    warnings = [one for one in session.logs() if one.level == "warning"]
+    assert [one.data for one in warnings] == [{"quarantined": ids[2]}, {"quarantined": ids[1]}]
+    with pytest.raises(CheckpointQuarantined, match="'n0'") as raised:
+        session.load_checkpoint("n2")
+    assert raised.value.last_good == ids[0]
+    assert session.latest_checkpoint().name == "n0"
+    assert len(session.list_checkpoints()) == 3
+    saved = session.save_checkpoint("n3", state={"n": 3})
+    assert saved.parent_id == ids[0]
+    session.close()
+    again = manager.resume_session(session_id)
+    assert (again.state, again.notices) == ({"n": 3}, ())
+
+
+@pytest.mark.row("B8")
+def test_what_is_named_is_refused_and_the_last_good_one_named(
+    manager: SessionManager, tmp_path: Path
+) -> None:
+    session_id, ids = filled(manager)
+    run(tmp_path, ALTERED.format("n2"))
+    with pytest.raises(
+        IntegrityError, match="The last good checkpoint before it is 'n1'"
+    ) as raised:
+        manager.resume_session(session_id, checkpoint="n2")
+    assert raised.value.last_good == ids[1]
+    reader = manager.get_session(session_id)
+    with pytest.raises(IntegrityError, match="'n1'"):
+        _ = reader.latest_checkpoint().state
+    with pytest.raises(IntegrityError, match="'n1'"):
+        _ = reader.state
+    assert manager.resume_session(session_id, checkpoint="n1").state == {"n": 1}
+
+
+def test_where_nothing_is_good_nothing_is_resumed(manager: SessionManager, tmp_path: Path) -> None:
+    session_id, _ = filled(manager, 2)
+    run(tmp_path, ALTERED.format("n0"))
+    run(tmp_path, ALTERED.format("n1"))
+    with pytest.raises(IntegrityError, match="not as it was stored"):
+        manager.resume_session(session_id)
+    assert [one.name for one in manager.get_session(session_id).list_checkpoints()] == ["n1", "n0"]
+
+
+def test_a_history_that_is_not_whole_is_told_when_it_is_resumed(
+    manager: SessionManager, tmp_path: Path
+) -> None:
+    session_id, _ = filled(manager)
+    run(tmp_path, "DELETE FROM session_checkpoints WHERE name = 'n2'")
+    session = manager.resume_session(session_id)
+    assert session.state == {"n": 1}
+    [notice] = session.notices
+    assert "link 3 of the session was removed without a trace" in notice
+    report = manager.verify(deep=True)
+    assert [(one.code, one.session_id) for one in report.damaged] == [("chain_broken", session_id)]
+    assert manager.verify().ok
+
+
+def test_what_verifies_again_is_released(manager: SessionManager, tmp_path: Path) -> None:
+    session_id, ids = filled(manager)
+    run(tmp_path, ALTERED.format("n2"))
+    report = manager.verify(deep=True)
+    assert [one.checkpoint_id for one in report.damaged] == [ids[2]]
+    assert report.quarantined == (ids[2],)
+    with manager.resume_session(session_id) as session:
+        assert (session.state, session.notices) == ({"n": 1}, ())
+    run(tmp_path, "UPDATE session_checkpoints SET version = version - 1 WHERE name = 'n2'")
+    report = manager.verify(deep=True)
+    assert (report.damaged, report.released) == ((), (ids[2],))
+    assert manager.resume_session(session_id).state == {"n": 2}
+
+
+def test_content_that_is_saved_again_mends_what_needs_it(
+    manager: SessionManager, tmp_path: Path
+) -> None:
+    state = {"text": "content that is large enough to be a chunk of its own " * 100}
+    with manager.create_session(agent_type="implementer") as session:
+        damaged = session.save_checkpoint("one", state=state)
+        session_id = session.id
+    run(tmp_path, "UPDATE chunks SET data = zeroblob(length(data))")
+    report = manager.verify(deep=True)
+    assert {one.checkpoint_id for one in report.damaged} == {None, damaged.id}
+    with manager.create_session(agent_type="implementer") as other:
+        assert other.save_checkpoint("same", state=state).state == state
+    report = manager.verify(deep=True)
+    assert (report.ok, report.released) == (True, (damaged.id,))
+    assert manager.resume_session(session_id).state == state
