@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.errors import DigestMismatch, IntegrityError, StoreReadOnly
-from holdfast.model import CheckpointQuery, EffectQuery, Payload
+from holdfast.model import EffectQuery, WriteCopy
 from holdfast.state import decode_state
 from holdfast.state.refs import digest_text
 from holdfast.stores.base import Store
@@ -94,7 +94,7 @@ class _Verification:
         for line in self.store.check_structure():
             self.damaged.append(Damage(None, STRUCTURE_DAMAGED, line))
         chunks = self._chunks()
-        sessions = [one.id for one in self.store.list_sessions()]
+        sessions = [one.session_id for one in self.store.session_usage()]
         for session_id in sessions:
             self._session(session_id)
         effects = self._effects()
@@ -132,8 +132,6 @@ class _Verification:
             self.progress(self.checked)
 
     def _is_gone(self, checkpoint_id: str) -> bool:
-        if self.store.list_checkpoints(CheckpointQuery(id=checkpoint_id)):
-            return False
         with suppress(IntegrityError):
             return self.store.read_payload(checkpoint_id, anyway=True) is None
         return False
@@ -147,17 +145,23 @@ class _Verification:
             self.damaged.append(Damage(None, CHAIN_BROKEN, place, session_id))
         ids = [one.checkpoint_id for one in chain.links]
         self._checkpoints(iter([*ids, *chain.unlinked]), session_id)
-        copy = self.store.read_session(session_id)
-        for write in () if copy is None else copy.writes:
-            where = f"a pending write of task {write.record.task_id}"
-            self._payload(write.record.payload, session_id, where)
-
-    def _payload(self, payload: Payload, session_id: str, where: str) -> None:
         try:
-            decode_state(payload, self.store.read_chunks)
+            copy = self.store.read_session(session_id)
         except IntegrityError as error:
-            if self.store.find_session(session_id) is not None:
-                self.damaged.append(Damage(None, error.code, f"{where}: {error}", session_id))
+            self.damaged.append(Damage(None, error.code, str(error), session_id))
+            return
+        for write in () if copy is None else copy.writes:
+            self._write(write, session_id)
+
+    def _write(self, write: WriteCopy, session_id: str) -> None:
+        record = write.record
+        try:
+            decode_state(record.payload, self.store.read_chunks)
+        except IntegrityError as error:
+            place = (session_id, write.namespace, [record.external_id])
+            if record in self.store.list_writes(*place):
+                reason = f"a pending write of task {record.task_id}: {error}"
+                self.damaged.append(Damage(None, error.code, reason, session_id))
 
     def _chunks(self) -> int:
         """Hash every chunk. One with wrong bytes is set aside: what needs it shows up as damaged."""
@@ -176,7 +180,12 @@ class _Verification:
 
     def _effects(self) -> int:
         effects = 0
-        for record in self.store.list_effects(EffectQuery(status="done")):
+        try:
+            done = self.store.list_effects(EffectQuery(status="done"))
+        except IntegrityError as error:
+            done = []
+            self.damaged.append(Damage(None, error.code, str(error)))
+        for record in done:
             if record.payload is None:
                 continue
             try:

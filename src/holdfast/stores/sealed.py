@@ -22,6 +22,7 @@ from holdfast.crypto.keys import Keys
 from holdfast.errors import (
     AgentExists,
     CheckpointNotFound,
+    IntegrityError,
     SessionNotFound,
     StoreBusy,
 )
@@ -397,7 +398,7 @@ class SealedStore(Store):
     def _is_right(self, name: bytes, digest: bytes, stored: bytes) -> bool:
         try:
             return digest_of(self.rows.opened_chunk(name, stored)) == digest
-        except SealBroken:
+        except IntegrityError:
             return False
 
     def set_chunk_aside(self, digest: bytes, stored: bytes | None) -> bool:
