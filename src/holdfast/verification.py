@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.errors import DigestMismatch, IntegrityError, StoreReadOnly
-from holdfast.model import EffectQuery, WriteCopy
+from holdfast.model import CheckpointQuery, EffectQuery, WriteCopy
 from holdfast.state import decode_state
 from holdfast.state.refs import digest_text
 from holdfast.stores.base import Store
@@ -97,6 +97,7 @@ class _Verification:
         sessions = [one.session_id for one in self.store.session_usage()]
         for session_id in sessions:
             self._session(session_id)
+        self._strays()
         effects = self._effects()
         bad = {one.checkpoint_id for one in self.damaged if one.checkpoint_id is not None}
         quarantined: set[str] = set()
@@ -152,6 +153,18 @@ class _Verification:
             return
         for write in () if copy is None else copy.writes:
             self._write(write, session_id)
+
+    def _strays(self) -> None:
+        """Look for checkpoints whose session is not there."""
+        seen = {*self.good, *(one.checkpoint_id for one in self.damaged)}
+        for checkpoint_id in self.store.iter_checkpoint_ids():
+            if checkpoint_id in seen:
+                continue
+            with suppress(IntegrityError):
+                for one in self.store.list_checkpoints(CheckpointQuery(id=checkpoint_id)):
+                    if not self.store.session_usage([one.session_id]):
+                        reason = f"its session {one.session_id!r} is not there"
+                        self.damaged.append(Damage(one.id, CHAIN_BROKEN, reason, one.session_id))
 
     def _write(self, write: WriteCopy, session_id: str) -> None:
         record = write.record

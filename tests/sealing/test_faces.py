@@ -23,7 +23,7 @@ from holdfast import (
 from holdfast.cli import holdfast
 from holdfast.crypto import KeyRing
 from holdfast.doctor import salvage
-from holdfast.errors import ExportRefused, KeyRequired, SealBroken, WrongKey
+from holdfast.errors import CheckpointAltered, ExportRefused, KeyRequired, WrongKey
 from holdfast.integrations.langgraph import HoldfastSaver
 from holdfast.savers import CheckpointConfig
 from holdfast.stores import open_store
@@ -264,4 +264,4 @@ def test_verify_names_what_does_not_open(key: Path, tmp_path: Path) -> None:
         filled(manager)
         damage(path, "a state")
         report = manager.verify()
-        assert [one.code for one in report.damaged] == [SealBroken.code]
+        assert [one.code for one in report.damaged] == [CheckpointAltered.code]

@@ -37,6 +37,7 @@ from holdfast.model import (
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
 from holdfast.state.codec import dump_document, load_document
+from holdfast.state.document import SEALED_START
 from holdfast.stores.chain import (
     RowDigest,
     altered,
@@ -58,6 +59,7 @@ from holdfast.stores.checks import (
     check_write,
     metadata_filter,
 )
+from holdfast.stores.rules import key_required
 
 Row = Sequence[Any]
 
@@ -395,6 +397,8 @@ def verified(
         row_digest, tenant, columns, number, bytes(previous), manifest.encode(), bytes(refs)
     )
     if derived != bytes(link):
+        if row_digest is plain_digest and manifest.startswith(SEALED_START):
+            raise key_required("the database")
         raise altered(record.id)
     return record, Payload(manifest, bytes(refs), record.session_id)
 

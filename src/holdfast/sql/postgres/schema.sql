@@ -1672,4 +1672,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:00ce0fa87498ecd10774d60e72a326ce219b74b91536d09bd52aaf8f26bdbc7a');
+    (1, 'sha256:c6a73756223967bd994f818941b5e669d1ea06b7a42430a32b284c249b22de82');
