@@ -82,7 +82,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97','2026-11-15T12:28:29.071603Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97','2026-11-15T12:37:56.677226Z');
 CREATE TABLE sealing (
     tenant    TEXT PRIMARY KEY NOT NULL,
     seal      TEXT NOT NULL,
