@@ -297,7 +297,10 @@ class Store(ABC):
 
     @abstractmethod
     def latest_of_agent(self, agent_id: str) -> CheckpointRecord | None:
-        """Return an agent's newest checkpoint by ``created_at``, ties broken by id."""
+        """Return an agent's newest checkpoint by ``created_at``, ties broken by id.
+
+        What is in quarantine is passed over.
+        """
 
     @abstractmethod
     def read_payload(self, checkpoint_id: str, *, anyway: bool = False) -> Payload | None:

@@ -214,7 +214,7 @@ class MemoryCheckpoints(MemorySessions):
             now = self._now()
             for _, id_ in reversed(agent.timeline) if agent is not None else ():
                 checkpoint = self._checkpoints[id_]
-                if visible(checkpoint.record, now):
+                if visible(checkpoint.record, now) and checkpoint.quarantined_at is None:
                     return checkpoint_record(checkpoint)
             return None
 

@@ -53,6 +53,9 @@ class QuarantineContract(Contract):
         with pytest.raises(CheckpointQuarantined):
             store.copy_session(owner.id, session())
         assert store.read_payload(bad, anyway=True) is not None
+        latest = store.latest_of_agent(owner.agent_id)
+        assert latest is not None
+        assert latest.id == good
         assert stored(store, owner.id) == ["n1", "n0"]
         assert stored(store, owner.id, resumable=True) == ["n0"]
         assert stored(store, owner.id, resumable=False) == ["n1"]

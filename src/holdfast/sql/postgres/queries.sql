@@ -255,6 +255,7 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
 FROM holdfast.session_checkpoints AS c
 WHERE c.agent_id = %(agent_id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now())
+    AND c.quarantined_at IS NULL
 ORDER BY c.created_at DESC, c.id DESC LIMIT 1;
 
 -- name: checkpoints.payload

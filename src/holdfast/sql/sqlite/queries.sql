@@ -184,6 +184,7 @@ SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, l
     metadata, created_at, restored_at
 FROM session_checkpoints
 WHERE agent_id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?)
+    AND quarantined_at IS NULL
 ORDER BY created_at DESC, id DESC LIMIT 1;
 
 -- name: checkpoints.payload
