@@ -181,7 +181,7 @@ class ChainContract(Contract):
         put_links(store, owner.id, 3, trim=Trim(keep=1))
         store.delete_session(owner.id)
         assert store.read_chain(owner.id) is None
-        store.create_session(replace(draft, agent=None))
+        store.create_session(draft)
         assert chain_of(store, owner.id) == Chain(owner.id, 0, b"", (), ())
 
     def test_erasing_a_namespace_leaves_the_chain_of_the_others_whole(self, store: Store) -> None:
