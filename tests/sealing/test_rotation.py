@@ -7,14 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
 from holdfast.crypto import KeyRing
-from holdfast.errors import InvalidConfiguration, InvalidUrl, WrongKey
+from holdfast.errors import CheckpointAltered, InvalidConfiguration, InvalidUrl, WrongKey
 from holdfast.rotation import count_keys, rotate
 from holdfast.state import StateEncoder
 from holdfast.stores import open_store
+from holdfast.stores.chain import breaks
 from holdfast.testing.drafts import agent, checkpoint, session, write
 
 STATE: dict[str, Any] = {"text": "secret " * 3000, "list": [f"line {n}" * 40 for n in range(90)]}
@@ -40,6 +42,10 @@ def fill(url: str, ring: KeyRing) -> str:
         content = {"manifest": encoded.manifest, "refs": encoded.refs, "chunks": encoded.chunks}
         store.put(checkpoint(other.id, metadata={"k": "v"}, **content))  # type: ignore[arg-type]
         store.put_pack("a" * 40, needs=[], data=b"PACK" * 9)
+        # A tombstone between two links.
+        gone = store.put(checkpoint(other.id)).record
+        store.put(checkpoint(other.id, metadata={"k": "w"}, **content))  # type: ignore[arg-type]
+        store.delete_checkpoints([gone.id])
         return made.id
 
 
@@ -48,6 +54,8 @@ def everything(url: str, ring: KeyRing) -> Any:
     with open_store(url, keys=ring) as store:
         copies = [store.read_session(one.id) for one in store.list_sessions()]
         states = {id_: store.load(id_) for id_ in store.iter_checkpoint_ids()}
+        chains = [store.read_chain(one.id) for one in store.list_sessions()]
+        assert [why for chain in chains if chain is not None for why in breaks(chain)] == []
         return copies, states, [one.data for one in store.read_packs("a" * 40)]
 
 
@@ -99,6 +107,7 @@ from pathlib import Path
 from holdfast import rotation
 from holdfast.state import StateEncoder
 from holdfast.stores import open_store
+from holdfast.stores.chain import breaks
 
 rotation._BATCH = 1
 left = int(sys.argv[3])
@@ -136,4 +145,16 @@ def test_only_a_sealed_store_that_lasts_has_keys_to_change(ring: KeyRing) -> Non
     with open_store("memory:") as plain, pytest.raises(InvalidConfiguration, match="not sealed"):
         rotate(plain)
     with open_store("memory:", keys=ring) as store, pytest.raises(InvalidUrl, match="process"):
+        rotate(store)
+
+
+def test_what_was_altered_is_not_sealed_anew(tmp_path: Path, ring: KeyRing) -> None:
+    path = tmp_path / "s.db"
+    with open_store(path, keys=ring) as store:
+        owner = store.create_session(session())
+        store.put(checkpoint(owner.id, metadata={"k": "v"}))
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE session_checkpoints SET version = version + 1")
+    connection.close()
+    with open_store(path, keys=ring.rotated()) as store, pytest.raises(CheckpointAltered):
         rotate(store)

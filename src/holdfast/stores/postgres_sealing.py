@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreNotSealed
-from holdfast.stores.postgres_access import PostgresAccess
+from holdfast.stores.postgres_chain import PostgresChain
 from holdfast.stores.postgres_connection import AnyConnection, execute
 from holdfast.stores.postgres_statements import Statement
 from holdfast.stores.rules import not_sealed
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.stores.sealed_tables import Change, Row, Table
 
 
-class PostgresSealing(PostgresAccess):
+class PostgresSealing(PostgresChain):
     """The seal of a tenant."""
 
     def read_seal(self) -> str | None:
@@ -79,6 +79,8 @@ class PostgresSealing(PostgresAccess):
                     [row] = self._run(connection, sql["reseal.checkpoint"], id=id_)
                     fresh = change(row)
                     if fresh is not None:
+                        # Whatever was altered must not become a link that fits.
+                        self._verified(self._whole_row(connection, id_), quarantined=True)
                         description, metadata, manifest = fresh
                         self._run(
                             connection,
@@ -89,6 +91,8 @@ class PostgresSealing(PostgresAccess):
                             manifest=manifest,
                         )
                         changed += 1
+                if changed:
+                    self._relink(connection, session_id)
                 return changed
 
         return self._link.run(work, again=True)

@@ -11,8 +11,6 @@ from holdfast.errors import AgentNotFound, CheckpointNotFound, IllegalTransition
 from holdfast.ids import new_id
 from holdfast.model import (
     AgentRecord,
-    Chain,
-    ChainLink,
     CheckpointRecord,
     LogRecord,
     NewAgent,
@@ -21,7 +19,6 @@ from holdfast.model import (
     SessionQuery,
     SessionRecord,
     SessionUsage,
-    Tombstone,
 )
 from holdfast.stores import postgres_statements as statements
 from holdfast.stores.chain import content_digest, record_row
@@ -37,7 +34,7 @@ from holdfast.stores.checks import (
     document_text,
     merged_text,
 )
-from holdfast.stores.postgres_access import PostgresAccess
+from holdfast.stores.postgres_chain import PostgresChain
 from holdfast.stores.postgres_connection import AnyConnection, execute
 from holdfast.stores.postgres_statements import (
     Statement,
@@ -49,7 +46,7 @@ from holdfast.stores.postgres_statements import (
 from holdfast.stores.rules import lease_lost, session_completed
 
 
-class PostgresSessions(PostgresAccess):
+class PostgresSessions(PostgresChain):
     """Agents, sessions and logs."""
 
     # Agents ----------------------------------------------------------------------------------
@@ -224,13 +221,6 @@ class PostgresSessions(PostgresAccess):
 
         return parse_session(self._link.run(work))
 
-    def _verified(
-        self, row: tuple[Any, ...], *, quarantined: bool = False
-    ) -> tuple[CheckpointRecord, Payload]:
-        return statements.verified(
-            row, self.tenant, row_digest=self.row_digest, quarantined=quarantined
-        )
-
     def _content_of_copy(
         self, record: CheckpointRecord, payload: Payload, session_id: str, copies: Mapping[str, str]
     ) -> bytes:
@@ -245,38 +235,6 @@ class PostgresSessions(PostgresAccess):
         row = record_row(copy, None)
         manifest = payload.manifest.encode()
         return content_digest(self.row_digest, self.tenant, row, manifest, payload.refs)
-
-    def read_chain(self, session_id: str) -> Chain | None:
-        check_filter(session_id, "session id", str)
-        params = {"tenant": self.tenant, "session_id": session_id}
-
-        def read(connection: AnyConnection) -> Chain | None:
-            with connection.transaction():
-                execute(connection, Statement(self._sql["postgres.transfer.begin"], {}))
-                found, links, tombstones = (
-                    execute(connection, Statement(self._sql[name], params))
-                    for name in ("chain.session", "chain.links", "chain.tombstones")
-                )
-            if not found:
-                return None
-            [(length, head)] = found
-            whole = [row for row in links if None not in row]
-            return Chain(
-                session_id,
-                length,
-                bytes(head),
-                links=tuple(
-                    ChainLink(str(id_), seq, number, bytes(previous), bytes(link))
-                    for id_, seq, number, previous, link in whole
-                ),
-                tombstones=tuple(
-                    Tombstone(first, last, seq, bytes(link))
-                    for first, last, seq, link in tombstones
-                ),
-                unlinked=tuple(str(row[0]) for row in links if None in row),
-            )
-
-        return self._link.run(read, again=True)
 
     def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
         for session_id in session_ids or ():

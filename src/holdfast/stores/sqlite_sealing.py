@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import apsw
 
 from holdfast.stores.rules import not_sealed
-from holdfast.stores.sqlite_access import SqliteAccess, all_rows
+from holdfast.stores.sqlite_access import all_rows
+from holdfast.stores.sqlite_chain import SqliteChain
 from holdfast.stores.sqlite_file import SQL
 
 if TYPE_CHECKING:
     from holdfast.stores.sealed_tables import Change, Row, Table
 
 
-class SqliteSealing(SqliteAccess):
+class SqliteSealing(SqliteChain):
     """The seal of a tenant."""
 
     def read_seal(self) -> str | None:
@@ -69,8 +70,12 @@ class SqliteSealing(SqliteAccess):
                 row = all_rows(connection, "reseal.checkpoint", (id_,))[0]
                 fresh = change(row)
                 if fresh is not None:
+                    # Whatever was altered must not become a link that fits.
+                    self._verified(self._whole_row(connection, id_), quarantined=True)
                     connection.execute(SQL["reseal.change_checkpoint"], (*fresh, id_))
                     changed += 1
+            if changed:
+                self._relink(connection, session_id)
             return changed
 
         return self._file.write(work)

@@ -329,6 +329,14 @@ FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.session_id = %(session_id)s
 ORDER BY c.chain_number, c.seq;
 
+-- name: chain.relink
+UPDATE holdfast.session_checkpoints AS c
+SET chain_previous = %(previous)b::bytea, chain_hash = %(hash)b::bytea WHERE c.id = %(id)s::uuid;
+
+-- name: postgres.chain.set
+UPDATE holdfast.sessions AS s SET chain_head = %(head)b::bytea
+WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s;
+
 -- name: chain.tombstones
 SELECT t.first_number, t.last_number, t.seq, t.chain_hash FROM holdfast.chain_tombstones AS t
 WHERE t.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND t.session_id = %(session_id)s

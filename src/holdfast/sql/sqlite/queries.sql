@@ -242,6 +242,9 @@ SELECT chain_length, chain_head FROM sessions WHERE tenant = ? AND id = ?;
 SELECT id, seq, chain_number, chain_previous, chain_hash FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? ORDER BY chain_number, seq;
 
+-- name: chain.relink
+UPDATE session_checkpoints SET chain_previous = ?, chain_hash = ? WHERE id = ?;
+
 -- name: chain.tombstones
 SELECT first_number, last_number, seq, chain_hash FROM chain_tombstones
 WHERE tenant = ? AND session_id = ? ORDER BY first_number;
