@@ -73,14 +73,19 @@ class Run:
 
         return grow_postgres(self)
 
-    def new_database(self) -> str:
-        """Create an empty PostgreSQL database, starting the server if need be; return its URL."""
+    @property
+    def server(self) -> PostgresServer:
+        """The PostgreSQL server of this run, started if need be."""
         if self._server is None:
             from tests.postgres_server import PostgresServer
 
             self._server = PostgresServer(settings={"shared_buffers": "128MB"})
             self._server.start()
-        return self._server.create_database()
+        return self._server
+
+    def new_database(self) -> str:
+        """Create an empty PostgreSQL database; return its URL."""
+        return self.server.create_database()
 
     def close(self) -> None:
         for name in ("sqlite_growth", "postgres_growth"):

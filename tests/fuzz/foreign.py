@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+import apsw
 import orjson
 import ormsgpack
 from langchain_core.messages import AIMessage, HumanMessage
@@ -151,6 +152,12 @@ def own_database() -> bytes:
             session.save_checkpoint("one", state={"page": "x" * 3000, "step": 1})
             session.step("pay", lambda: {"paid": 1})
             session.log("info", "line", data={"k": 1})
+        # In small pages, or it would be larger than an input may be.
+        connection = apsw.Connection(str(path))
+        connection.pragma("journal_mode", "DELETE")
+        connection.pragma("page_size", 512)
+        connection.execute("VACUUM")
+        connection.close()
         return path.read_bytes()
 
 

@@ -131,7 +131,11 @@ class Bundle:
 
     def brief(self) -> str:
         """Return what the bundle says to whoever opens it."""
-        return b"".join(blocks(self._file, *self._places[names.BRIEF])).decode()
+        text = b"".join(blocks(self._file, *self._places[names.BRIEF]))
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            raise BundleRefused(f"{names.BRIEF} of the bundle is not UTF-8 text") from None
 
     # Reading ---------------------------------------------------------------------------------
 
