@@ -22,7 +22,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from holdfast import SessionManager
 from holdfast.autosave.fallback import FallbackLog
 from holdfast.cli.documents import read_state
-from holdfast.config import load_config
+from holdfast.config import AGENTS_DIR, CONFIG_FILE, load_config
 from holdfast.errors import HoldfastError
 from holdfast.hooks.desk import Desk, paths_in
 from holdfast.hooks.events import AGENTS as HOOKED
@@ -239,19 +239,20 @@ tenant = "t"
 automatic = 5
 [workspace]
 include = ["a"]
-[gates.deploy]
+[gates.start]
+must = ["x"]
 [redaction]
 kinds = []
 [[redaction.patterns]]
-name = "mine"
+kind = "mine"
 prefix = "x"
 length = [16, 32]
 """
 
 
 def read_config(data: bytes) -> None:
-    path = file_of("project/.agents/config.toml", data)
-    load_config(path.parent.parent)
+    path = file_of(f"project/{AGENTS_DIR}/{CONFIG_FILE}", data)
+    load_config(path.parents[1])
 
 
 JOURNAL: Final = {
@@ -289,7 +290,7 @@ TARGETS: Final = (
     Target("hook-events", read_hook, hook_seeds),
     Target("transcripts", read_transcript, transcript_seeds, (Unsuitable,)),
     Target("agent-settings", read_settings, settings_seeds),
-    Target("config", read_config, lambda: [b"", CONFIG]),
+    Target("config", read_config, lambda: [CONFIG]),
     Target("journal", read_journal, lambda: [json.dumps(JOURNAL).encode()]),
     Target("details", Details.from_message, lambda: [Details(empty=["a"]).to_message()]),
     Target("hook-notes", read_desk, lambda: [b'{"read_only": [], "paths": ["/a"]}\n']),
