@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.durable import sync_directory
+from holdfast.durable import sync_directories
 from holdfast.workspace.process import Git
 
 try:
@@ -66,8 +66,7 @@ class Incoming:
                     made.add(self._objects)
                 made.add(target.parent)
             os.replace(path, target)
-        for folder in sorted(made):
-            sync_directory(folder)
+        sync_directories(made)
         self._opened = False
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final, cast
 
-from holdfast.durable import sync_directory
+from holdfast.durable import sync_directories
 from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
 from holdfast.workspace import store_settings
 from holdfast.workspace.base import Entry, Problem, is_own
@@ -254,8 +254,7 @@ class PrivateStore:
             updates = lines(f"update {one} {commit}" for one in missing)
             self.git.run("update-ref", "--stdin", stdin=updates, deadline=deadline)
             # Git syncs the files. Their names must last too: the database may be on another disk.
-            for folder in sorted({above for one in missing for above in Path(one).parents}):
-                sync_directory(self.home / folder)
+            sync_directories({self.home / above for one in missing for above in Path(one).parents})
 
     def hold_last(self, commit: str | None) -> None:
         """Hold what the next capture builds on, should a killed one have let it slip."""
