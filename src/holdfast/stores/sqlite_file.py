@@ -236,6 +236,9 @@ class DatabaseFile:
             if created:
                 self._take_back()
             raise
+        except UnicodeDecodeError as error:
+            # The schema itself is damaged: it has bytes where SQLite keeps text.
+            raise NotADatabase(f"{self.url}: {error}. {ADVICE[NotADatabase]}") from error
         except (apsw.Error, OSError) as error:
             raise translated(error, self.path, self.url) from error
 
