@@ -30,6 +30,7 @@ from holdfast.model import (
     LEASE_TTL,
     AgentRecord,
     GcReport,
+    KeyReport,
     LogRecord,
     SessionRecord,
     SessionStatus,
@@ -54,7 +55,6 @@ from holdfast.workspace.git import Workspace
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
-    from holdfast.rotation import KeyReport
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -506,6 +506,24 @@ class SessionUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyReport:
+    """Which keys have sealed how many values, before a rotation, and how many rows it changed.
+
+    ``current`` is the key that seals now; ``known`` are all of the ring.
+    """
+
+    current: str
+    known: tuple[str, ...]
+    values: dict[str, int]
+    changed: int = 0
+
+    @property
+    def old_values(self) -> int:
+        """How many values another key than the current one had sealed."""
+        return sum(count for key, count in self.values.items() if key != self.current)
+
+
+@dataclass(frozen=True, slots=True)
 class GcReport:
     """What a sweep found: chunks that nothing refers to, and orphaned pending writes.
 

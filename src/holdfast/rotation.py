@@ -12,34 +12,15 @@ the new one and reads the ring again. So look at step 3 once more when all of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.errors import InvalidConfiguration
-from holdfast.model import SessionQuery
+from holdfast.model import KeyReport, SessionQuery
 from holdfast.stores.base import Store
 from holdfast.stores.sealed import SealedStore
 from holdfast.stores.sealed_tables import CHECKPOINTS, TABLES, Resealing, Table
 
 _BATCH: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class KeyReport:
-    """Which keys have sealed how many values, before a rotation, and how many rows it changed.
-
-    ``current`` is the key that seals now; ``known`` are all of the ring.
-    """
-
-    current: str
-    known: tuple[str, ...]
-    values: dict[str, int]
-    changed: int = 0
-
-    @property
-    def old_values(self) -> int:
-        """How many values another key than the current one had sealed."""
-        return sum(count for key, count in self.values.items() if key != self.current)
 
 
 def count_keys(store: Store) -> KeyReport:

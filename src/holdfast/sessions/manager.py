@@ -28,6 +28,7 @@ from holdfast.model import (
     SESSION_STATUSES,
     AgentRecord,
     GcReport,
+    KeyReport,
     NewAgent,
     NewSession,
     SessionQuery,
@@ -61,7 +62,6 @@ from holdfast.workspace.git import Workspace
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
-    from holdfast.rotation import KeyReport
 
 _LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 

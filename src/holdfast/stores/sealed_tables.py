@@ -102,6 +102,7 @@ class Resealing:
     # key was an old one.
 
     def data(self, stored: bytes, what: str, *place: str, to: tuple[str, ...] = ()) -> bytes:
+        """Seal an envelope of bytes anew."""
         key_id = key_of(stored, what, self._tenant, *place)
         self.keys[key_id] += 1
         self._old = self._old or key_id != self._seal.current
@@ -113,12 +114,14 @@ class Resealing:
     def text(
         self, stored: str | None, what: str, *place: str, to: tuple[str, ...] = ()
     ) -> str | None:
+        """Seal an envelope that is kept as text anew."""
         if stored is None:
             return None
         sealed = from_text(stored, what, self._tenant, *place)
         return as_text(self.data(sealed, what, *place, to=to))
 
     def document(self, stored: str | None, what: str, *place: str) -> str | None:
+        """Seal the values of a document anew."""
         if stored is None:
             return None
         fresh = {
@@ -127,6 +130,7 @@ class Resealing:
         return dump_document(fresh, what)
 
     def manifest(self, stored: str | None, what: str, *place: str) -> str | None:
+        """Seal a manifest anew."""
         if stored is None:
             return None
         inside = stored[len(SEALED_START) : -len(MANIFEST_END)]

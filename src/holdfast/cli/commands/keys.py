@@ -15,7 +15,7 @@ from holdfast.config import key_in_environment
 from holdfast.crypto.files import add_key, new_key_file
 
 if TYPE_CHECKING:
-    from holdfast.rotation import KeyReport
+    from holdfast.model import KeyReport
 
 
 @click.command("keys", short_help="Make, list and change the keys of sealed stores.")
