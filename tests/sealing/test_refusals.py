@@ -289,6 +289,26 @@ def test_a_plain_reader_is_told_that_a_state_is_sealed(sealed: SealedStore) -> N
         sealed.inner.load(id_)
 
 
+def test_a_sweep_needs_no_key(sealed: SealedStore) -> None:
+    owner = sealed.create_session(session())
+    kept, gone = saved(sealed, owner), saved(sealed, owner)
+    contents = [f"{n} " * 900 for n in range(200)]
+    encoded = StateEncoder().encode({"list": contents})
+    assert any(ref >= 0x10 for ref in encoded.refs[33::40]), "it is to have index chunks"
+    large = checkpoint(
+        owner.id, manifest=encoded.manifest, refs=encoded.refs, chunks=encoded.chunks
+    )
+    sealed.put(large)
+    sealed.inner.delete_checkpoints([gone])
+    assert sealed.inner.gc().chunks == 0, "the other one needs them all"
+    found = sealed.load(large.id)
+    assert found is not None
+    assert found[1].state == {"list": contents}
+    sealed.inner.delete_checkpoints([large.id])
+    assert sealed.inner.gc().chunks == len(encoded.chunks)
+    assert sealed.load(kept) is not None
+
+
 def test_the_file_shows_nothing_of_what_was_saved(tmp_path: Path, ring: KeyRing) -> None:
     path = tmp_path / "sealed.db"
     canary = "canary-5150"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,47 @@ def test_two_rings_work_on_one_store_meanwhile(url: str, ring: KeyRing, tmp_path
             assert rotate(store).changed == 1
             assert count_keys(store).old_values == 0
             assert store.find_session(late.id) == late
+
+
+def test_saves_go_on_beside_a_rotation(url: str, ring: KeyRing) -> None:
+    session_id = fill(url, ring)
+    both = ring.rotated()
+    begun, stop = threading.Event(), threading.Event()
+    saved: list[str] = []
+
+    def work() -> None:
+        # With the old key still the current one: what it saves has to be sealed again, too.
+        behind = KeyRing({id_: both.keys[id_] for id_ in reversed(both.keys)}, both.names)
+        with SessionManager.open(url, workspace=False, keys=behind) as manager:
+            session = manager.resume_session(session_id)
+            while not stop.is_set():
+                name = f"during {len(saved)}"
+                session.save_checkpoint(name, state={**STATE, "n": len(saved)})
+                session.log("info", name, data={"n": len(saved)})
+                saved.append(name)
+                if len(saved) == 3:
+                    begun.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        assert begun.wait(60)
+        with open_store(url, keys=both) as store:
+            for _ in range(3):
+                rotate(store)
+    finally:
+        stop.set()
+        worker.join()
+    with open_store(url, keys=both) as store:
+        rotate(store)
+        assert count_keys(store).old_values == 0
+    with SessionManager.open(url, workspace=False, keys=both.only(set())) as manager:
+        session = manager.get_session(session_id)
+        assert manager.verify().ok
+        for n, name in enumerate(saved):
+            assert session.load_checkpoint(name).state["n"] == n
+        messages = [line.message for line in session.logs()]
+        assert [one for one in messages if one.startswith("during")] == saved
 
 
 _ROTATE = """
