@@ -124,6 +124,8 @@ def test_a_checkpointer_through_the_callers_own_connection(
         asyncio.run(use(False, lambda one: one.get("t")))
     with pytest.raises(KeyRequired):
         asyncio.run(use(False, lambda one: one.put("new", {})))
+    with pytest.raises(KeyRequired):
+        asyncio.run(use(False, lambda one: one.put("t", {})))
     with pytest.raises(WrongKey):
         asyncio.run(use(KeyRing.new(), lambda one: one.get("t")))
     # The store and the checkpointer are one and the same database.

@@ -33,6 +33,7 @@ from holdfast.testing.drafts import checkpoint, session, write
 
 STATE = {"secret": "correct horse", "messages": [{"role": "user", "content": "x" * 900}] * 9}
 MARKED = {"$sealed": "sealed:"}
+FORGED = '{"sealed":"as if"}'
 
 
 def saved(store: SealedStore, owner: SessionRecord, **changes: Any) -> str:
@@ -76,6 +77,11 @@ def test_plain_text_in_a_sealed_store_is_refused_wherever_it_stands(sealed: Seal
         "refs": encoded.refs,
         "chunks": encoded.chunks,
     }
+    if plain.shared:
+        # PostgreSQL looks at what it is given, since a checkpointer may come without opening a store.
+        with pytest.raises(KeyRequired):
+            plain.put(checkpoint(owner.id, **content))
+        content["manifest"] = FORGED
     put = plain.put(checkpoint(owner.id, **content)).record.id
     for read in (sealed.read_payload, sealed.load, lambda id_: sealed.read_payloads([id_])):
         with pytest.raises(PlaintextRefused):
@@ -87,7 +93,7 @@ def test_plain_text_in_a_sealed_store_is_refused_wherever_it_stands(sealed: Seal
     with pytest.raises(PlaintextRefused):
         sealed.read_chunks([digest_of(b"plain")])
     for changes in ({"description": "plain"}, {"metadata": {"a": 1}}, {"metadata": {"a": "b"}}):
-        record = plain.put(checkpoint(owner.id, **changes)).record
+        record = plain.put(checkpoint(owner.id, manifest=FORGED, **changes)).record
         with pytest.raises(PlaintextRefused):
             sealed.list_checkpoints(CheckpointQuery(id=record.id))
     plain.put_writes(session(id=owner.id), "", "e", [write()])

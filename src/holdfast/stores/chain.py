@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -202,20 +202,3 @@ def _links(first: int, last: int) -> str:
 
 def _gone(count: int) -> str:
     return f"{'was' if count == 1 else 'were'} removed without a trace"
-
-
-def relinked(
-    chain: Chain, link: Callable[[str, int, bytes], bytes]
-) -> tuple[list[ChainLink], bytes]:
-    """Return the links of a chain whose rows were verified and then sealed anew, and the last of all.
-
-    ``link`` derives one from the checkpoint, its number and the link before.
-    """
-    known = {0: GENESIS} | {one.last_number: one.hash for one in chain.tombstones}
-    fresh = []
-    for one in chain.links:
-        previous = known.get(one.number - 1, one.previous)
-        derived = link(one.checkpoint_id, one.number, previous)
-        fresh.append(replace(one, previous=previous, hash=derived))
-        known[one.number] = derived
-    return fresh, known.get(chain.length, chain.head)

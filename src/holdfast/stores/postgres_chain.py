@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.model import Chain, ChainLink, CheckpointRecord, Payload, Tombstone
-from holdfast.stores.chain import link_of, record_row, relinked
 from holdfast.stores.checks import check_filter
 from holdfast.stores.postgres_access import PostgresAccess
 from holdfast.stores.postgres_connection import AnyConnection, execute
-from holdfast.stores.postgres_statements import Statement, parse_checkpoint, verified
+from holdfast.stores.postgres_statements import Statement, verified
 
 
 class PostgresChain(PostgresAccess):
@@ -52,28 +51,6 @@ class PostgresChain(PostgresAccess):
         self, row: tuple[Any, ...], *, quarantined: bool = False
     ) -> tuple[CheckpointRecord, Payload]:
         return verified(row, self.tenant, row_digest=self.row_digest, quarantined=quarantined)
-
-    def _whole_row(self, connection: AnyConnection, checkpoint_id: str) -> tuple[Any, ...]:
-        [row] = self._of_chain(connection, "checkpoints.payload", id=checkpoint_id, anyway=True)
-        return row
-
-    def _relink(self, connection: AnyConnection, session_id: str) -> None:
-        """Derive every link of a session again, whose rows were verified before they were changed."""
-        chain = self._chain(connection, session_id)
-        if chain is None:
-            return
-
-        def link(checkpoint_id: str, number: int, previous: bytes) -> bytes:
-            row = self._whole_row(connection, checkpoint_id)
-            columns = record_row(parse_checkpoint(row), row[23])
-            manifest, refs = row[29].encode(), bytes(row[30])
-            return link_of(self.row_digest, self.tenant, columns, number, previous, manifest, refs)
-
-        fresh, head = relinked(chain, link)
-        for one in fresh:
-            values = {"id": one.checkpoint_id, "previous": one.previous, "hash": one.hash}
-            self._of_chain(connection, "chain.relink", **values)
-        self._of_chain(connection, "postgres.chain.set", session_id=session_id, head=head)
 
     def _of_chain(
         self, connection: AnyConnection, name: str, **params: Any

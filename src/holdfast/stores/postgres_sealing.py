@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import StoreNotSealed
+from holdfast.errors import CheckpointAltered, IntegrityError, StoreNotSealed
+from holdfast.model import CheckpointRecord
+from holdfast.stores.chain import link_of, record_row
 from holdfast.stores.postgres_chain import PostgresChain
 from holdfast.stores.postgres_connection import AnyConnection, execute
 from holdfast.stores.postgres_statements import Statement
@@ -12,6 +16,9 @@ from holdfast.stores.rules import not_sealed
 
 if TYPE_CHECKING:
     from holdfast.stores.sealed_tables import Change, Row, Table
+
+# Where a row's place in the chain follows its record.
+_LINK: Final = len(fields(CheckpointRecord))
 
 
 class PostgresSealing(PostgresChain):
@@ -68,34 +75,66 @@ class PostgresSealing(PostgresChain):
         return self._link.run(work, again=True)
 
     def reseal_checkpoints(self, session_id: str, change: Change) -> int:
+        key = {"session_id": session_id}
+
         def work(connection: AnyConnection) -> int:
             with connection.transaction():
                 self._begin(connection)
-                sql = self._sql
                 # The session's row is the lock that puts wait for.
-                ids = self._run(connection, sql["reseal.checkpoints"], session_id=session_id)
+                standing = self._of_chain(connection, "postgres.reseal.session", **key)
+                moved: dict[bytes, bytes] = {}
                 changed = 0
-                for (id_,) in ids:
-                    [row] = self._run(connection, sql["reseal.checkpoint"], id=id_)
-                    fresh = change(row)
-                    if fresh is not None:
-                        # Whatever was altered must not become a link that fits.
-                        self._verified(self._whole_row(connection, id_), quarantined=True)
-                        description, metadata, manifest = fresh
-                        self._run(
-                            connection,
-                            sql["reseal.change_checkpoint"],
-                            id=id_,
-                            description=description,
-                            metadata=metadata,
-                            manifest=manifest,
-                        )
-                        changed += 1
-                if changed:
-                    self._relink(connection, session_id)
+                for id_, *_ in self._of_chain(connection, "chain.links", **key):
+                    changed += self._reseal_link(connection, str(id_), change, moved)
+                for (head,) in standing:
+                    if (fresh := moved.get(bytes(head))) is not None:
+                        self._of_chain(connection, "postgres.chain.set", head=fresh, **key)
                 return changed
 
         return self._link.run(work, again=True)
+
+    def _reseal_link(
+        self, connection: AnyConnection, id_: str, change: Change, moved: dict[bytes, bytes]
+    ) -> bool:
+        """Seal one checkpoint anew, and make it the link that follows those that have moved."""
+        [row] = self._of_chain(connection, "checkpoints.payload", id=id_, anyway=True)
+        number, previous, link, stored = row[_LINK : _LINK + 4]
+        sealed = (id_, row[1], row[9], row[23], stored)
+        try:
+            record, payload = self._verified(row, quarantined=True)
+        except CheckpointAltered:
+            # It stays what it is: with a new link it would seem to be right. But it has a key.
+            with suppress(IntegrityError):
+                change(sealed)
+            return False
+        fresh = change(sealed)
+        before = moved.get(bytes(previous), bytes(previous))
+        if fresh is None and before == bytes(previous):
+            return False
+        description, metadata, manifest = fresh or sealed[2:]
+        # A link has the document as the database writes it.
+        [(written,)] = self._of_chain(connection, "postgres.reseal.document", document=metadata)
+        columns = record_row(replace(record, description=description), written)
+        moved[bytes(link)] = link_of(
+            self.row_digest,
+            self.tenant,
+            columns,
+            number,
+            before,
+            manifest.encode(),
+            payload.refs,
+        )
+        self._of_chain(
+            connection,
+            "reseal.checkpoint",
+            id=id_,
+            description=description,
+            metadata=metadata,
+            manifest=manifest,
+            previous=before,
+            link=moved[bytes(link)],
+        )
+        return fresh is not None
 
     def _begin(self, connection: AnyConnection) -> None:
         self._run(connection, self._sql["postgres.reseal.begin"])

@@ -16,6 +16,7 @@ from holdfast.crypto.envelope import as_text, from_text, key_of
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.document import SEALED_START
 from holdfast.state.refs import RECORD_BYTES
+from holdfast.stores.base import ASIDE
 from holdfast.stores.rules import SEALED_MARK
 from holdfast.stores.sealed_rows import MANIFEST_END, NAME, Seal
 
@@ -196,6 +197,8 @@ def _log(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
 
 def _chunk(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
     stored = values[0]
+    if key[0][:1] == ASIDE:
+        return values  # damaged, and kept for whoever wants to look at it
     if stored[:1] == NAME and len(stored) % RECORD_BYTES == 0:
         return values  # an index chunk: nothing but names, which do not change
     return (again.data(stored, "chunk", key[0].hex()),)

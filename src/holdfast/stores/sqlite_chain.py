@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import apsw
 
 from holdfast.model import Chain, ChainLink, Payload, Tombstone
-from holdfast.stores.chain import altered, in_quarantine, link_of, relinked, runs
+from holdfast.stores.chain import altered, in_quarantine, link_of, runs
 from holdfast.stores.checks import check_filter
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
 from holdfast.stores.sqlite_file import SQL
@@ -38,27 +38,6 @@ class SqliteChain(SqliteAccess):
             tombstones=tuple(Tombstone(*row) for row in tombstones),
             unlinked=tuple(row[0] for row in links if not _is_link(row)),
         )
-
-    def _whole_row(self, connection: apsw.Connection, checkpoint_id: str) -> Row:
-        values = (checkpoint_id, self.tenant, self._clock(), True)
-        return all_rows(connection, "checkpoints.payload", values)[0]
-
-    def _relink(self, connection: apsw.Connection, session_id: str) -> None:
-        """Derive every link of a session again, whose rows were verified before they were changed."""
-        chain = self._chain(connection, session_id)
-        if chain is None:
-            return
-
-        def link(checkpoint_id: str, number: int, previous: bytes) -> bytes:
-            row = self._whole_row(connection, checkpoint_id)
-            manifest, refs = row[29].encode(), row[30]
-            return link_of(self.row_digest, self.tenant, row, number, previous, manifest, refs)
-
-        fresh, head = relinked(chain, link)
-        for one in fresh:
-            values = (one.previous, one.hash, one.checkpoint_id)
-            connection.execute(SQL["chain.relink"], values)
-        self._set_chain(connection, session_id, chain.length, head)
 
     def _verified(self, row: Row, *, quarantined: bool = False) -> Payload:
         """Return the payload of a row that has everything, or raise unless the row fits its link."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import apsw
 
+from holdfast.errors import CheckpointAltered, IntegrityError
+from holdfast.stores.chain import link_of
 from holdfast.stores.rules import not_sealed
 from holdfast.stores.sqlite_access import all_rows
 from holdfast.stores.sqlite_chain import SqliteChain
@@ -64,18 +67,45 @@ class SqliteSealing(SqliteChain):
         return self._file.write(work)
 
     def reseal_checkpoints(self, session_id: str, change: Change) -> int:
+        key = (self.tenant, session_id)
+
         def work(connection: apsw.Connection) -> int:
             changed = 0
-            for (id_,) in all_rows(connection, "reseal.checkpoints", (self.tenant, session_id)):
-                row = all_rows(connection, "reseal.checkpoint", (id_,))[0]
-                fresh = change(row)
-                if fresh is not None:
-                    # Whatever was altered must not become a link that fits.
-                    self._verified(self._whole_row(connection, id_), quarantined=True)
-                    connection.execute(SQL["reseal.change_checkpoint"], (*fresh, id_))
-                    changed += 1
-            if changed:
-                self._relink(connection, session_id)
+            moved: dict[bytes, bytes] = {}
+            for id_, *_ in all_rows(connection, "chain.links", key):
+                changed += self._reseal_link(connection, id_, change, moved)
+            for length, head in all_rows(connection, "chain.session", key):
+                if head in moved:
+                    self._set_chain(connection, session_id, length, moved[head])
             return changed
 
         return self._file.write(work)
+
+    def _reseal_link(
+        self, connection: apsw.Connection, id_: str, change: Change, moved: dict[bytes, bytes]
+    ) -> bool:
+        """Seal one checkpoint anew, and make it the link that follows those that have moved."""
+        row = all_rows(connection, "checkpoints.payload", (id_, self.tenant, self._clock(), True))[
+            0
+        ]
+        number, previous, link, manifest, refs = row[26:31]
+        sealed = (*row[:2], row[9], row[23], manifest)
+        try:
+            self._verified(row, quarantined=True)
+        except CheckpointAltered:
+            # It stays what it is: with a new link it would seem to be right. But it has a key.
+            with suppress(IntegrityError):
+                change(sealed)
+            return False
+        fresh = change(sealed)
+        before = moved.get(bytes(previous), bytes(previous))
+        if fresh is None and before == previous:
+            return False
+        description, metadata, manifest = fresh or (row[9], row[23], manifest)
+        columns = (*row[:9], description, *row[10:23], metadata, *row[24:26])
+        moved[link] = link_of(
+            self.row_digest, self.tenant, columns, number, before, manifest.encode(), refs
+        )
+        values = (description, metadata, manifest, before, moved[link], id_)
+        connection.execute(SQL["reseal.checkpoint"], values)
+        return fresh is not None

@@ -329,10 +329,6 @@ FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.session_id = %(session_id)s
 ORDER BY c.chain_number, c.seq;
 
--- name: chain.relink
-UPDATE holdfast.session_checkpoints AS c
-SET chain_previous = %(previous)b::bytea, chain_hash = %(hash)b::bytea WHERE c.id = %(id)s::uuid;
-
 -- name: postgres.chain.set
 UPDATE holdfast.sessions AS s SET chain_head = %(head)b::bytea
 WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s;
@@ -509,22 +505,19 @@ WHERE t.tenant = %(tenant)s {following} ORDER BY {keys} LIMIT %(limit)s FOR UPDA
 -- name: reseal.row
 UPDATE holdfast.{table} AS t SET {values} WHERE t.tenant = %(tenant)s AND {row};
 
--- name: reseal.checkpoints
-SELECT c.id FROM holdfast.session_checkpoints AS c
-WHERE c.tenant = %(tenant)s AND c.session_id IN (
-    SELECT s.id FROM holdfast.sessions AS s
-    WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s FOR UPDATE)
-ORDER BY c.seq;
-
 -- name: reseal.checkpoint
-SELECT c.id, c.session_id, c.description, c.metadata::text, c.manifest
-FROM holdfast.session_checkpoints AS c WHERE c.id = %(id)s FOR UPDATE;
-
--- name: reseal.change_checkpoint
 UPDATE holdfast.session_checkpoints AS c
 SET description = %(description)s, metadata = %(metadata)s::jsonb, manifest = %(manifest)s::text,
-    state_snapshot = %(manifest)s::text::jsonb
-WHERE c.id = %(id)s;
+    state_snapshot = %(manifest)s::text::jsonb, chain_previous = %(previous)b::bytea,
+    chain_hash = %(link)b::bytea
+WHERE c.id = %(id)s::uuid;
+
+-- name: postgres.reseal.session
+SELECT s.chain_head FROM holdfast.sessions AS s
+WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s FOR NO KEY UPDATE;
+
+-- name: postgres.reseal.document
+SELECT %(document)s::jsonb::text;
 
 -- name: postgres.reseal.begin
 SELECT holdfast.as_tenant(%(tenant)s), holdfast.durably();

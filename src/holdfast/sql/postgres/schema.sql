@@ -1060,6 +1060,10 @@ BEGIN
     END LOOP;
     moment := clock_timestamp();
     PERFORM holdfast.check_fence(owner, fence);
+    IF owner.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"') THEN
+        RAISE EXCEPTION 'session % is sealed, and this was written without the key', draft.session_id
+            USING ERRCODE = 'HF020';
+    END IF;
 
     SELECT c.* INTO checkpoint FROM holdfast.session_checkpoints AS c
      WHERE c.id = draft.id;
@@ -1672,4 +1676,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:c6a73756223967bd994f818941b5e669d1ea06b7a42430a32b284c249b22de82');
+    (1, 'sha256:1ec4af781452a27ee488399dcaab3658fa6b48b096cf645da5b8df9e596195d2');

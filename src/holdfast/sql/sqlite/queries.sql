@@ -242,9 +242,6 @@ SELECT chain_length, chain_head FROM sessions WHERE tenant = ? AND id = ?;
 SELECT id, seq, chain_number, chain_previous, chain_hash FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? ORDER BY chain_number, seq;
 
--- name: chain.relink
-UPDATE session_checkpoints SET chain_previous = ?, chain_hash = ? WHERE id = ?;
-
 -- name: chain.tombstones
 SELECT first_number, last_number, seq, chain_hash FROM chain_tombstones
 WHERE tenant = ? AND session_id = ? ORDER BY first_number;
@@ -380,14 +377,10 @@ SELECT {columns} FROM {table} WHERE tenant = ? {following} ORDER BY {keys} LIMIT
 -- name: reseal.row
 UPDATE {table} SET {values} WHERE tenant = ? AND {row};
 
--- name: reseal.checkpoints
-SELECT id FROM session_checkpoints WHERE tenant = ? AND session_id = ? ORDER BY seq;
-
 -- name: reseal.checkpoint
-SELECT id, session_id, description, metadata, state_snapshot FROM session_checkpoints WHERE id = ?;
-
--- name: reseal.change_checkpoint
-UPDATE session_checkpoints SET description = ?, metadata = ?, state_snapshot = ? WHERE id = ?;
+UPDATE session_checkpoints SET description = ?, metadata = ?, state_snapshot = ?,
+    chain_previous = ?, chain_hash = ?
+WHERE id = ?;
 
 -- name: migrations.list
 SELECT version, checksum FROM schema_migrations ORDER BY version;

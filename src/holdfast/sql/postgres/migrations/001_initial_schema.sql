@@ -1056,6 +1056,10 @@ BEGIN
     END LOOP;
     moment := clock_timestamp();
     PERFORM holdfast.check_fence(owner, fence);
+    IF owner.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"') THEN
+        RAISE EXCEPTION 'session % is sealed, and this was written without the key', draft.session_id
+            USING ERRCODE = 'HF020';
+    END IF;
 
     SELECT c.* INTO checkpoint FROM holdfast.session_checkpoints AS c
      WHERE c.id = draft.id;
