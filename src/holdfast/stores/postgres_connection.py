@@ -226,6 +226,9 @@ class Link:
                     min_size=1,
                     max_size=POOL_SIZE,
                     timeout=WAIT_SECONDS,
+                    # Whoever asks next has the pool try anew at once. By itself it would wait twice as
+                    # long after each attempt, and sleep for long when a server is back.
+                    reconnect_timeout=_PROBE_SECONDS,
                     check=self._check,
                     configure=self._configure,
                     name="holdfast",
