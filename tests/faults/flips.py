@@ -22,6 +22,7 @@ from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, EffectOutcome, NewEffect, Trim
 from holdfast.state import StateEncoder
 from holdfast.stores.base import Store
+from holdfast.stores.compression import unpack
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.drafts import checkpoint, session, write
 from holdfast.verification import verify_store
@@ -91,6 +92,8 @@ def fill(store: Store, randomness: random.Random) -> dict[str, dict[str, Any]]:
         )
         done = EffectOutcome("done", manifest=value.manifest, refs=value.refs)
         store.begin_effect(NewEffect(owner.id, "key", 0, "step", b"f", new_id(), outcome=done))
+    # A chunk that nothing needs would be no loss.
+    store.gc()
     return saved
 
 
@@ -101,11 +104,21 @@ def content(path: Path) -> list[Any] | None:
     )
     try:
         connection.pragma("cell_size_check", True)
-        return [
-            connection.execute(f"SELECT {_as_stored(columns)} FROM {table} NOT INDEXED").fetchall()
+        found = {
+            table: connection.execute(
+                f"SELECT {_as_stored(columns)} FROM {table} NOT INDEXED"
+            ).fetchall()
             for table, columns in LIVE.items()
+        }
+        # Of compressed bytes some bits say nothing; what counts is what comes out.
+        chunks: list[Any] = connection.execute(
+            "SELECT tenant, digest, codec, data FROM chunks NOT INDEXED"
+        ).fetchall()
+        found["chunks"] = [
+            (tenant, digest, unpack(codec, data)) for tenant, digest, codec, data in chunks
         ]
-    except (apsw.Error, UnicodeDecodeError):
+        return list(found.values())
+    except (apsw.Error, TypeError, UnicodeDecodeError):
         return None
     finally:
         connection.close()

@@ -72,6 +72,10 @@ def write_manifest(
 
 def read_manifest(payload: Payload) -> Manifest:
     """Read a manifest. Raises `StateCorrupt` unless it is whole and fits its references."""
+    # A database that is damaged may give a value another type.
+    given: tuple[object, object] = (payload.manifest, payload.refs)
+    if not isinstance(given[0], str) or not isinstance(given[1], bytes | memoryview):
+        raise StateCorrupt("the manifest is damaged: it, or its references, are of another type")
     try:
         sealed = payload.manifest.encode()
     except UnicodeEncodeError:

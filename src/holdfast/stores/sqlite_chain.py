@@ -44,9 +44,14 @@ class SqliteChain(SqliteAccess):
         number, previous, link, manifest, refs, since = row[26:32]
         if since is not None and not quarantined:
             raise in_quarantine(row[0])
-        if not _is_link((*row[:2], number, previous, link)) or link != link_of(
-            self.row_digest, self.tenant, row, number, previous, manifest.encode(), refs
-        ):
+        try:
+            fits = _is_link((*row[:2], number, previous, link)) and link == link_of(
+                self.row_digest, self.tenant, row, number, previous, manifest.encode(), refs
+            )
+        except (AttributeError, TypeError):
+            # The bit that was turned says of which type a value is.
+            fits = False
+        if not fits:
             raise altered(row[0])
         return Payload(manifest, refs, row[1])
 
