@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
 import orjson
@@ -35,6 +35,8 @@ GENESIS: Final = b""
 
 _COLUMNS: Final = [one.name for one in fields(CheckpointRecord)]
 _before_expiry = attrgetter(*_COLUMNS[: _COLUMNS.index("expires_at")])
+# What a writer says, but for flags: the store adds agent, seq, label, bytes, metadata and time.
+_said = itemgetter(0, 1, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 16, 17, 19, 22)
 
 
 def plain_digest(content: bytes) -> bytes:
@@ -49,9 +51,9 @@ def content_digest(
 
     ``row`` has the columns of a `CheckpointRecord` in their order, times as SQLite stores them.
     """
-    said = (*row[:2], row[3], *row[5:8], *row[9:15], row[16], row[17], row[18] == 1, row[19])
-    head = orjson.dumps((tenant, *said, row[20] == 1, row[22], len(manifest)))
-    return row_digest(head + manifest + refs)
+    # SQLite keeps flags as numbers.
+    head = (tenant, row[18] == 1, row[20] == 1, len(manifest), *_said(row))
+    return row_digest(orjson.dumps(head) + manifest + refs)
 
 
 def link_of(
@@ -126,8 +128,9 @@ def link_hash(
     """
     named = b"" if label is None else label.encode()
     told = b"" if metadata is None else metadata.encode()
-    sizes = f"{'-' if label is None else len(named)}\n{'-' if metadata is None else len(told)}"
-    added = f"{number}\n{seq}\n{agent_id}\n{stored_bytes}\n{created_at}\n{sizes}\n"
+    name_size = "-" if label is None else len(named)
+    told_size = "-" if metadata is None else len(told)
+    added = f"{number}\n{seq}\n{agent_id}\n{stored_bytes}\n{created_at}\n{name_size}\n{told_size}\n"
     return hashlib.sha256(previous + added.encode() + named + told + content).digest()
 
 
