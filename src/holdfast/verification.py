@@ -40,6 +40,15 @@ class Damage:
     session_id: str | None = None
     effect_key: str | None = None
 
+    @property
+    def what(self) -> str:
+        """What is damaged, for people."""
+        if self.checkpoint_id is not None:
+            return self.checkpoint_id
+        if self.effect_key is not None:
+            return f"effect {self.effect_key} of session {self.session_id}"
+        return "the database" if self.session_id is None else f"session {self.session_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:

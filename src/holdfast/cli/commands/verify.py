@@ -11,7 +11,6 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line
 from holdfast.cli.progress import progress_bar
 from holdfast.errors import IntegrityError
-from holdfast.verification import Damage
 
 
 @click.command("verify", short_help="Read everything back and check every digest.")
@@ -55,7 +54,7 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
         answer({"verify": {**found, "damaged": damaged}})
     else:
         for one in report.damaged:
-            print_line(("damaged ", "bold red"), f"{one_line(_name(one))}: {one_line(one.reason)}")
+            print_line(("damaged ", "bold red"), f"{one_line(one.what)}: {one_line(one.reason)}")
         for word, ids in (("quarantined", report.quarantined), ("released", report.released)):
             for id_ in ids:
                 print_line((f"{word} ", "bold"), one_line(id_))
@@ -68,11 +67,3 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
             print_line(("damaged", "bold red"), f"  {checked}, {len(report.damaged):,} damaged")
     if not report.ok:
         ctx.exit(IntegrityError.exit_code)
-
-
-def _name(damage: Damage) -> str:
-    if damage.checkpoint_id is not None:
-        return damage.checkpoint_id
-    if damage.effect_key is not None:
-        return f"effect {damage.effect_key} of session {damage.session_id}"
-    return "the database" if damage.session_id is None else f"session {damage.session_id}"
