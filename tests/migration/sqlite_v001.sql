@@ -82,7 +82,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97','2026-11-15T13:00:22.305325Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97','2026-11-15T13:07:36.439234Z');
 CREATE TABLE sealing (
     tenant    TEXT PRIMARY KEY NOT NULL,
     seal      TEXT NOT NULL,

@@ -278,11 +278,6 @@ class DatabaseFile:
             connection.close()
             if isinstance(error, apsw.Error) and not isinstance(error, apsw.BusyError):
                 raise translated(error, self.path, self.url, system_errno) from error
-            if isinstance(error, UnicodeDecodeError):
-                raise NotADatabase(
-                    f"{self.url}: a text of its schema cannot be understood ({error}). Nothing was "
-                    f"changed; holdfast doctor --salvage saves what can be read into a new file"
-                ) from error
             raise
         found = os.stat(self.path)
         self._inode = (found.st_dev, found.st_ino)
