@@ -24,6 +24,8 @@ from holdfast.bundle import names, open_bundle, rows
 from holdfast.bundle.container import header, padding
 from holdfast.bundle.content import payload_digest
 from holdfast.bundle.writing import canonical, opening
+from holdfast.crypto.envelope import Envelopes, from_text, key_of
+from holdfast.crypto.keys import KeyRing, keys_from
 from holdfast.effects.effect import recorded_result
 from holdfast.errors import HoldfastError
 from holdfast.model import EffectRecord, Payload, utc_now
@@ -158,6 +160,24 @@ def chunk_seeds() -> Iterator[bytes]:
         yield bytes((codec,)) + packed
 
 
+# Sealed -------------------------------------------------------------------------------------------
+
+_ring: Final = KeyRing.new()
+_envelopes: Final = Envelopes(keys_from(_ring))
+
+
+def read_envelope(data: bytes) -> None:
+    with suppress(HoldfastError):
+        key_of(data, "tenant", "place")
+    with suppress(HoldfastError):
+        from_text(data.decode("utf-8", "surrogateescape"), "tenant", "place")
+    _envelopes.open(data, "tenant", "place")
+
+
+def read_keys(data: bytes) -> None:
+    KeyRing.parse(data.decode("utf-8", "replace"))
+
+
 # Bundles ------------------------------------------------------------------------------------------
 
 
@@ -259,6 +279,8 @@ TARGETS: Final = (
     Target("refs", read_refs, lambda: [pack_refs([Ref(_NAME, 1, 0, 30), Ref(_NAME, 0, 2, 30)])]),
     Target("chunk", read_chunk, chunk_seeds),
     Target("document", load_document, lambda: [b"{}", *(orjson.dumps({"x": tag}) for tag in TAGS)]),
+    Target("envelope", read_envelope, lambda: [_envelopes.seal(b"content", "tenant", "place")]),
+    Target("keys", read_keys, lambda: [_ring.text().encode(), _ring.rotated().text().encode()]),
     Target("bundle", read_bundle, lambda: [small_bundle()]),
     Target("bundle-rows", read_rows, row_seeds),
 )
