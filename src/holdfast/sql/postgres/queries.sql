@@ -403,7 +403,15 @@ SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint
 FROM holdfast.sessions AS s
 WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND s.id = %(session_id)s
     AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
-    AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+    -- Content is kept for a row that takes it; the order of conditions is free, that of a CASE is not.
+    AND CASE WHEN EXISTS (
+            SELECT FROM holdfast.effects AS o
+            WHERE o.tenant = s.tenant AND o.session_id = s.id AND o.key = %(key)s
+                AND o.occurrence = %(occurrence)s::integer
+                AND o.attempt_id IS DISTINCT FROM %(instead_of)s::uuid)
+        THEN false
+        ELSE holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+    END
 FOR SHARE
 ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
 SET name = excluded.name, fingerprint = excluded.fingerprint, status = excluded.status,
@@ -421,7 +429,14 @@ FROM (
     SELECT s.id FROM holdfast.sessions AS s
     WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
         AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
-        AND holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+        AND CASE WHEN EXISTS (
+                SELECT FROM holdfast.effects AS o
+                WHERE o.tenant = s.tenant AND o.session_id = s.id AND o.key = %(key)s
+                    AND o.occurrence = %(occurrence)s::integer
+                    AND o.attempt_id = %(attempt_id)s::uuid)
+            THEN holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
+            ELSE false
+        END
     FOR SHARE) AS held
 WHERE e.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND e.session_id = %(session_id)s AND e.key = %(key)s
