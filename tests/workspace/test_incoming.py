@@ -51,7 +51,10 @@ def test_a_capture_that_fails_leaves_no_object_behind(
     assert workspace.read(again.commit, "a.txt") == b"two"
 
 
-def test_what_a_kill_left_is_thrown_away_and_never_trusted(workspace: Workspace) -> None:
+@pytest.mark.parametrize("restarted", [False, True], ids=["by another process", "and restarted"])
+def test_what_a_kill_left_is_thrown_away_and_never_trusted(
+    workspace: Workspace, restarted: bool
+) -> None:
     first = workspace.snapshot()
     (workspace.root / "a.txt").write_text("two")
     second = workspace.snapshot()
@@ -63,6 +66,13 @@ def test_what_a_kill_left_is_thrown_away_and_never_trusted(workspace: Workspace)
     left = workspace.store_dir / "incoming" / where
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"")
+    if restarted:
+        workspace = Workspace(workspace.root)
+    else:
+        # What the other one wrote when it began.
+        alternates = workspace.store_dir / "incoming" / "info" / "alternates"
+        later = alternates.stat().st_mtime_ns + 20_000_000
+        os.utime(alternates, ns=(later, later))
     (workspace.root / "b.txt").write_text("two")
     third = workspace.snapshot()
     assert not left.exists()

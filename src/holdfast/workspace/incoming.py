@@ -35,6 +35,8 @@ class Incoming:
         self._folder = home / "incoming"
         self._objects = home / "objects"
         self._opened = False
+        # What the directory looked like when it was last left empty here.
+        self._left: tuple[int, int] | None = None
         self._git = Git(
             home,
             work_tree=work_tree,
@@ -46,11 +48,20 @@ class Incoming:
     def git(self) -> Git:
         """Git that writes its objects here, and sees those of the store."""
         if not self._opened:
-            self._throw_away()
+            if self._left is None or self._left != self._last_opened():
+                self._throw_away()
             (self._folder / "info").mkdir(parents=True, exist_ok=True)
+            # Whoever opens it writes this anew, and others see by its time that it was opened.
             (self._folder / "info" / "alternates").write_text("../objects\n")
-            self._opened = True
+            self._opened, self._left = True, None
         return self._git
+
+    def _last_opened(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._folder / "info" / "alternates")
+        except OSError:
+            return None
+        return (found.st_ino, found.st_mtime_ns)
 
     def deliver(self) -> None:
         """Wait until everything is on the disk, and move it into the store."""
@@ -67,13 +78,17 @@ class Incoming:
                 made.add(target.parent)
             os.replace(path, target)
         sync_directories(made)
-        self._opened = False
+        self._empty()
 
     def close(self) -> None:
         """Throw away what was not delivered."""
         if self._opened:
             self._throw_away()
-            self._opened = False
+            self._empty()
+
+    def _empty(self) -> None:
+        if self._opened:
+            self._opened, self._left = False, self._last_opened()
 
     def _finished(self) -> list[Path]:
         """Return what git wrote to its end, and throw away the rest: it may have been killed."""
