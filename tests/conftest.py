@@ -13,12 +13,12 @@ from tests.postgres_server import PostgresServer
 pytest_plugins = ["pytester", "tests.acceptance.plugin"]
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_configure() -> None:
     # A shell starts what runs in the background with Ctrl+C ignored, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI everything can run, so a test that was skipped has vanished: that is a failure."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
