@@ -973,6 +973,10 @@ class AsyncSessionManager:
             unsealed=unsealed,
         )
 
+    async def list_quarantined(self, session_id: str | None = None) -> list[Checkpoint]:
+        """See `SessionManager.list_quarantined`."""
+        return await self._run(self._manager.list_quarantined, session_id)
+
     async def verify(
         self, *, deep: bool = False, progress: Callable[[int], None] | None = None
     ) -> VerifyReport:

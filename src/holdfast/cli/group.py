@@ -27,7 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "demo": "Watch an agent get killed, resumed, approved and rolled back.",
     "run": "Run a program as a session, saved while it works.",
     "sessions": "List sessions, newest first.",
-    "status": "Show when sessions were saved, and failed saves.",
+    "status": "Show when sessions were saved, failed saves, quarantine.",
     "brief": "Print what to know before going on.",
     "decide": "Record a decision for whoever comes next.",
     "handoff": "Leave the latest checkpoints in HANDOFF.md.",

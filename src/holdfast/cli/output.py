@@ -111,6 +111,11 @@ def source_line(line: str) -> str:
     return "\t".join(one_line(path_text(part)) for part in line.split("\t"))
 
 
+def standing(record: SessionRecord, quarantined: int) -> str:
+    """Return a session's status, with how many of its checkpoints are not used any more."""
+    return f"{record.status}, {quarantined:,} in quarantine" if quarantined else record.status
+
+
 def shortened(text: str, length: int) -> str:
     """Return the text with its middle left out when it is longer than ``length``."""
     if len(text) <= length:

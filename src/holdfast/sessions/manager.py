@@ -27,6 +27,7 @@ from holdfast.model import (
     LEASE_TTL,
     SESSION_STATUSES,
     AgentRecord,
+    CheckpointQuery,
     GcReport,
     KeyReport,
     NewAgent,
@@ -462,6 +463,14 @@ class SessionManager(TravellingSessions):
         return self._store.list_sessions(query)
 
     # Checkpoints and their files ------------------------------------------------------------
+
+    def list_quarantined(self, session_id: str | None = None) -> list[Checkpoint]:
+        """List checkpoints that failed verification and are not used, newest first.
+
+        Those of one session, whose id must be given in full, or of all; in every namespace.
+        """
+        query = CheckpointQuery(session_id, quarantined=True)
+        return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
 
     def diff(
         self,

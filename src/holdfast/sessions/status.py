@@ -1,4 +1,4 @@
-"""How the sessions of a project are: when each was last saved, and which saves failed.
+"""How the sessions of a project are: when each was last saved, which saves failed, what is damaged.
 
 A failed save is settled by a later checkpoint of the session, by hand or by itself, and by the session's
 completion. Checkpoints are counted, not timed: no clock decides what is later.
@@ -7,6 +7,7 @@ completion. Checkpoints are counted, not timed: no clock decides what is later.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,18 +16,34 @@ from typing import Literal
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.autosave.reports import MARK
 from holdfast.config import find_project_root
-from holdfast.errors import StoreError
+from holdfast.errors import CheckpointNotFound, StoreError
 from holdfast.model import CheckpointRecord, LogRecord, SessionRecord
 from holdfast.sessions.manager import SessionManager
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHealth:
-    """A session with its latest checkpoint and the last error in its log, of whatever kind."""
+    """A session with its latest checkpoint and the last error in its log, of whatever kind.
+
+    ``quarantined`` is how many of its checkpoints are not used since they failed verification.
+    """
 
     record: SessionRecord
     latest: CheckpointRecord | None
     last_error: LogRecord | None
+    quarantined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The checkpoints of a session that failed verification, newest first.
+
+    ``good`` is what resuming the session goes on from instead, None where nothing is left.
+    """
+
+    session_id: str
+    checkpoints: tuple[CheckpointRecord, ...]
+    good: CheckpointRecord | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +72,7 @@ class StatusReport:
     sessions: list[SessionHealth]
     failures: list[FailedSave]
     problem: StoreError | None = None
+    quarantines: tuple[Quarantine, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -68,7 +86,7 @@ def read_status(
     project_dir: str | Path | None = None,
     limit: int | None = None,
 ) -> StatusReport:
-    """Look at a project: its ``limit`` newest sessions, and failed saves of all of them.
+    """Look at a project: its ``limit`` newest sessions; failed saves and quarantine of all of them.
 
     Changes nothing. A database that cannot be opened is part of the answer.
     """
@@ -88,7 +106,9 @@ def read_status(
             if record.status != "completed" and (row := known.last_failure(record.id)) is not None:
                 failures.append(_from_row(row, resolved=known.settles_row(row)))
         shown = [known.health(record) for record in records[:limit]]
-        return StatusReport(root, log.path, manager.store.url, shown, failures)
+        return StatusReport(
+            root, log.path, manager.store.url, shown, failures, quarantines=known.quarantines()
+        )
 
 
 class _Known:
@@ -98,6 +118,9 @@ class _Known:
         self._store = manager.store
         self._records = {record.id: record for record in records}
         self._session = cache(manager.get_session)
+        self._quarantined: dict[str, list[CheckpointRecord]] = {}
+        for one in manager.list_quarantined():
+            self._quarantined.setdefault(one.session_id, []).append(one.record)
         self.latest = cache(self._latest)
         self.errors = cache(self._errors)
 
@@ -110,7 +133,23 @@ class _Known:
 
     def health(self, record: SessionRecord) -> SessionHealth:
         errors = self.errors(record.id)
-        return SessionHealth(record, self.latest(record.id), errors[-1] if errors else None)
+        return SessionHealth(
+            record,
+            self.latest(record.id),
+            errors[-1] if errors else None,
+            len(self._quarantined.get(record.id, ())),
+        )
+
+    def quarantines(self) -> tuple[Quarantine, ...]:
+        return tuple(
+            Quarantine(session_id, tuple(bad), self._good(session_id))
+            for session_id, bad in self._quarantined.items()
+        )
+
+    def _good(self, session_id: str) -> CheckpointRecord | None:
+        with suppress(CheckpointNotFound):
+            return self._session(session_id).latest_checkpoint(resumable=True).record
+        return None
 
     def last_failure(self, session_id: str) -> LogRecord | None:
         rows = reversed(self.errors(session_id))

@@ -40,7 +40,8 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
 
     SESSION is an id or its beginning; the most recently created session by default. A * behind the
     branch says that files were uncommitted at the time. FILES is how many files differ from the checkpoint
-    before it. Where work went back and took another way, or another session was forked off, lines beside
+    before it. NOTE says what is in quarantine: it failed verification, and is neither loaded nor resumed
+    from until `holdfast verify --deep` finds it whole again. Where work went back and took another way, or another session was forked off, lines beside
     the list show which checkpoint each builds on.
 
     \b
@@ -55,10 +56,12 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
         changed = manager.count_changed_files(listed)
         found = listed[:limit]
         forks = _forks(manager, found)
+        quarantined = {one.id for one in manager.list_quarantined(chosen.id)}
     if common.json:
         rows = [
             {
                 **columns(one),
+                "quarantined": one.id in quarantined,
                 "files_changed": changed.get(one.id),
                 "forks": forks.get(one.id, []),
                 "did": (one.metadata or {}).get(HOOK),
@@ -73,7 +76,10 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
     if not found:
         print_line("no checkpoints")
         return
-    cells = [_row(one, changed.get(one.id), forks.get(one.id, [])) for one in found]
+    cells = [
+        _row(one, changed.get(one.id), forks.get(one.id, []), quarantined=one.id in quarantined)
+        for one in found
+    ]
     drawn = lanes((one.id, one.parent_id) for one in found)
     if not on_terminal() or is_straight(drawn):
         print_table(_LAYOUT, cells)
@@ -96,8 +102,12 @@ def _forks(manager: SessionManager, checkpoints: list[Checkpoint]) -> dict[str, 
     return found
 
 
-def _row(checkpoint: Checkpoint, changed: int | None, forks: list[str]) -> tuple[str, ...]:
-    notes = [checkpoint.description] if checkpoint.description else []
+def _row(
+    checkpoint: Checkpoint, changed: int | None, forks: list[str], *, quarantined: bool
+) -> tuple[str, ...]:
+    # Before the description, which a narrow terminal cuts off.
+    notes = ["in quarantine"] if quarantined else []
+    notes += [checkpoint.description] if checkpoint.description else []
     notes += [
         word
         for word, holds in (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from holdfast.cli.options import Common, common_options
-from holdfast.cli.output import Column, answer, columns, print_line, print_table, when
+from holdfast.cli.output import Column, answer, columns, print_line, print_table, standing, when
 from holdfast.model import SESSION_STATUSES
 
 _LAYOUT = (
@@ -25,6 +27,8 @@ _LAYOUT = (
 def command(common: Common, status: str | None, agent_type: str | None, limit: int | None) -> None:
     """List sessions, newest first.
 
+    STATUS also says how many checkpoints of a session are in quarantine: `holdfast status` tells more.
+
     \b
     Examples:
       holdfast sessions
@@ -32,14 +36,21 @@ def command(common: Common, status: str | None, agent_type: str | None, limit: i
     """
     with common.open() as manager:
         found = manager.list_sessions(status=status, agent_type=agent_type, limit=limit)
+        quarantined = Counter(one.session_id for one in manager.list_quarantined())
     if common.json:
-        answer({"sessions": [columns(one) for one in found]})
+        answer({"sessions": [columns(one) | {"quarantined": quarantined[one.id]} for one in found]})
         return
     if not found:
         print_line("no sessions")
         return
     rows = [
-        (one.id, one.agent_type, one.status, when(one.created_at), one.task_description or "")
+        (
+            one.id,
+            one.agent_type,
+            standing(one, quarantined[one.id]),
+            when(one.created_at),
+            one.task_description or "",
+        )
         for one in found
     ]
     print_table(_LAYOUT, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -17,9 +18,16 @@ from holdfast.cli.output import (
     plural,
     print_line,
     print_table,
+    standing,
     when,
 )
-from holdfast.sessions.status import FailedSave, SessionHealth, StatusReport, read_status
+from holdfast.sessions.status import (
+    FailedSave,
+    Quarantine,
+    SessionHealth,
+    StatusReport,
+    read_status,
+)
 
 UNRESOLVED: Final = 1
 
@@ -32,7 +40,7 @@ _LAYOUT = (
 )
 
 
-@click.command("status", short_help="Show when sessions were saved, and failed saves.")
+@click.command("status", short_help="Show when sessions were saved, failed saves, quarantine.")
 @click.option(
     "--limit",
     "-n",
@@ -44,7 +52,10 @@ _LAYOUT = (
 @common_options
 @click.pass_context
 def command(ctx: click.Context, common: Common, limit: int) -> None:
-    """Show when sessions were saved, and failed saves.
+    """Show when sessions were saved, failed saves, quarantine.
+
+    What is in quarantine failed verification and is not used: resuming goes on from the last good
+    checkpoint. `holdfast verify --deep` looks again, and releases what is whole.
 
     The exit code is 1 as long as a session has not been saved, nor completed, since a save of it
     failed.
@@ -71,6 +82,7 @@ def _show(report: StatusReport, common: Common) -> None:
         print_table(_LAYOUT, [_row(one) for one in report.sessions])
     for one in report.failures:
         _print_failure(one)
+    _print_quarantines(report.quarantines)
     failing = sum(not one.resolved for one in report.failures)
     if report.ok:
         print_line(("ok", "bold green"), f"  {plural(len(report.sessions), 'session')}, all saved")
@@ -83,13 +95,34 @@ def _show(report: StatusReport, common: Common) -> None:
 def _row(one: SessionHealth) -> tuple[str, ...]:
     saved = when(one.latest.created_at) if one.latest is not None else "never"
     record = one.record
-    return (record.id, record.agent_type, record.status, saved, record.task_description or "")
+    status = standing(record, one.quarantined)
+    return (record.id, record.agent_type, status, saved, record.task_description or "")
 
 
 def _print_failure(one: FailedSave) -> None:
     mark = ("resolved  ", "dim") if one.resolved else ("failed    ", "bold red")
     whose = f"session {one.session_id}, {one.at}: " if one.session_id is not None else ""
     print_line(mark, one_line(f"{whose}{one.message}"))
+
+
+def _print_quarantines(quarantines: Sequence[Quarantine]) -> None:
+    for one in quarantines:
+        newest, *others = one.checkpoints
+        more = f" and {plural(len(others), 'other checkpoint')}" if others else ""
+        then = (
+            f"resuming goes on from {one.good.name}"
+            if one.good is not None
+            else "there is no good checkpoint to resume from"
+        )
+        print_line(
+            ("quarantine  ", "bold yellow"),
+            one_line(f"session {one.session_id}: {newest.name}{more} failed verification; {then}"),
+        )
+    if quarantines:
+        hint = (
+            "nothing was removed; `holdfast verify --deep` looks again and releases what is whole"
+        )
+        print_line((hint, "dim"))
 
 
 def _document(report: StatusReport) -> dict[str, Any]:
@@ -99,6 +132,7 @@ def _document(report: StatusReport) -> dict[str, Any]:
         "url": report.url,
         "sessions": [_session(one) for one in report.sessions],
         "errors": [asdict(one) for one in report.failures],
+        "quarantine": [_quarantine(one) for one in report.quarantines],
         "fallback_log": path_text(report.fallback_log),
     }
 
@@ -111,4 +145,13 @@ def _session(one: SessionHealth) -> dict[str, Any]:
         "checkpoint_id": latest.id if latest is not None else None,
         "last_error": error.message if error is not None else None,
         "last_error_at": error.created_at if error is not None else None,
+        "quarantined": one.quarantined,
+    }
+
+
+def _quarantine(one: Quarantine) -> dict[str, Any]:
+    return {
+        "session_id": one.session_id,
+        "checkpoints": [{"id": bad.id, "name": bad.name} for bad in one.checkpoints],
+        "resumes_from": None if one.good is None else {"id": one.good.id, "name": one.good.name},
     }

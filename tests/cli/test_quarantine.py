@@ -1,0 +1,126 @@
+"""What is in quarantine is marked wherever checkpoints and sessions are listed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import apsw
+import pytest
+
+from holdfast import SessionManager
+from holdfast.sessions import Session
+from tests.cli.conftest import CommandLine, run_process
+
+
+@pytest.fixture
+def session(manager: SessionManager) -> Session:
+    session = manager.create_session("tester", session_id="session-1", task_description="a task")
+    for number in range(3):
+        session.save_checkpoint(f"n{number}", state={"n": number}, description=f"step {number}")
+    return session
+
+
+def damage(cli: CommandLine, *names: str) -> None:
+    """Alter stored checkpoints behind Holdfast's back, and let verification find it."""
+    relabel(cli, {name: f"altered {name}" for name in names})
+    assert cli("verify", "--deep").code == 5
+
+
+def relabel(cli: CommandLine, labels: Mapping[str, str | None]) -> None:
+    # The library's own SQLite: two copies of it in one process would undo each other's locks.
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    for name, label in labels.items():
+        database.execute("UPDATE session_checkpoints SET label = ? WHERE name = ?", (label, name))
+    database.close()
+
+
+def test_log_marks_what_is_in_quarantine(cli: CommandLine, session: Session) -> None:
+    assert [one["quarantined"] for one in cli.json("log")["checkpoints"]] == [False] * 3
+    assert "quarantine" not in cli.ok("log")
+    damage(cli, "n1")
+    found = {one["name"]: one["quarantined"] for one in cli.json("log")["checkpoints"]}
+    assert found == {"n2": False, "n1": True, "n0": False}
+    _, newest, bad, oldest = cli.ok("log").splitlines()
+    assert bad.startswith("n1")
+    assert bad.endswith("in quarantine, step 1")
+    assert "quarantine" not in newest + oldest
+
+
+def test_sessions_counts_what_is_in_quarantine(
+    cli: CommandLine, manager: SessionManager, session: Session
+) -> None:
+    manager.create_session("tester", session_id="session-2").save_checkpoint("m0", state={})
+    damage(cli, "n1", "n2")
+    found = {one["id"]: one["quarantined"] for one in cli.json("sessions")["sessions"]}
+    assert found == {"session-2": 0, "session-1": 2}
+    _, other, shown = cli.ok("sessions").splitlines()
+    assert "active, 2 in quarantine" in shown
+    assert "quarantine" not in other
+
+
+def test_status_says_what_resuming_does_and_what_to_do(cli: CommandLine, session: Session) -> None:
+    assert "quarantine" not in cli.ok("status")
+    assert cli.json("status")["status"]["quarantine"] == []
+    damage(cli, "n1", "n2")
+    out = cli.ok("status")
+    assert "active, 2 in quarantine" in out
+    assert (
+        "quarantine  session session-1: n2 and 1 other checkpoint failed verification; "
+        "resuming goes on from n0\n"
+    ) in out
+    assert "`holdfast verify --deep` looks again" in out
+    status = cli.json("status")["status"]
+    n2, n1, n0 = session.list_checkpoints()
+    assert status["sessions"][0]["quarantined"] == 2
+    assert status["quarantine"] == [
+        {
+            "session_id": "session-1",
+            "checkpoints": [{"id": n2.id, "name": "n2"}, {"id": n1.id, "name": "n1"}],
+            "resumes_from": {"id": n0.id, "name": "n0"},
+        }
+    ]
+    session.close()
+    assert cli.json("resume")["checkpoint"]["id"] == n0.id
+
+
+def test_status_tells_of_sessions_beyond_its_limit_and_of_those_without_a_good_one(
+    cli: CommandLine, manager: SessionManager, session: Session
+) -> None:
+    manager.create_session("tester", session_id="session-2")
+    damage(cli, "n0", "n1", "n2")
+    out = cli.ok("status", "--limit", "1")
+    assert "session-1: n2 and 2 other checkpoints failed verification; there is no good" in out
+    (found,) = cli.json("status", "--limit", "1")["status"]["quarantine"]
+    assert found["resumes_from"] is None
+
+
+def test_what_verifies_again_is_no_longer_marked(cli: CommandLine, session: Session) -> None:
+    label = session.get_checkpoint("n2").label
+    damage(cli, "n2")
+    relabel(cli, {"n2": label})
+    assert cli.json("log")["checkpoints"][0]["quarantined"] is True
+    cli.ok("verify", "--deep")
+    assert cli.json("log")["checkpoints"][0]["quarantined"] is False
+    assert "quarantine" not in cli.ok("status") + cli.ok("sessions") + cli.ok("log")
+
+
+def test_processes_on_postgresql_mark_it_too(cli: CommandLine, postgres_url: str) -> None:
+    def run(*arguments: str, stdin: bytes = b"") -> Any:
+        done = run_process(
+            *arguments, "--json", "--url", postgres_url, cwd=cli.project, stdin=stdin
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    for name in ("one", "two"):
+        run("save", name, "--agent-type", "x", "--state", "-", stdin=b'{"step": 1}')
+    chosen = run("log")["checkpoints"][0]["id"]
+    with SessionManager.open(postgres_url, project_dir=cli.project) as manager:
+        manager.store.quarantine([chosen])
+        assert [one.id for one in manager.list_quarantined()] == [chosen]
+    assert [one["quarantined"] for one in run("log")["checkpoints"]] == [True, False]
+    assert run("sessions")["sessions"][0]["quarantined"] == 1
+    (found,) = run("status")["status"]["quarantine"]
+    assert (found["checkpoints"][0]["id"], found["resumes_from"]["name"]) == (chosen, "one")
