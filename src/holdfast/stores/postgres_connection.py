@@ -121,6 +121,8 @@ class Link:
             "autocommit": True,
             "client_encoding": "utf8",
             "fallback_application_name": "holdfast",
+            # What is sent twice is likely to be sent again.
+            "prepare_threshold": 1,
         }
         if "connect_timeout" not in (conninfo_to_dict(conninfo) if pool is None else {}):
             self._options["connect_timeout"] = CONNECT_SECONDS
@@ -223,7 +225,9 @@ class Link:
                 self._pool = ConnectionPool(
                     self._conninfo,
                     kwargs=self._options,
-                    min_size=1,
+                    # None in advance: whoever asks before it is there would have a second one made, and
+                    # statements would be planned on both in turn.
+                    min_size=0,
                     max_size=POOL_SIZE,
                     timeout=WAIT_SECONDS,
                     # Whoever asks next has the pool try anew at once. By itself it would wait twice as

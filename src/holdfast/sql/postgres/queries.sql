@@ -708,7 +708,7 @@ RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.contin
 -- The sequence draws seq, in the order of these statements, and each one is the next link.
 WITH place AS (
     SELECT s.chain_length + 1 AS number, s.chain_head AS previous,
-        nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq')) AS seq
+        nextval('holdfast.session_checkpoints_seq_seq') AS seq
     FROM holdfast.sessions AS s WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
 ), stored AS (
     INSERT INTO holdfast.session_checkpoints AS c (

@@ -65,13 +65,15 @@ CREATE TABLE holdfast.sessions (
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant, id),
     FOREIGN KEY (tenant, agent_id) REFERENCES holdfast.agents (tenant, id)
 ) WITH (fillfactor = 70);
 
 CREATE INDEX sessions_by_age ON holdfast.sessions (tenant, created_at DESC, id DESC);
 CREATE INDEX sessions_by_agent ON holdfast.sessions (tenant, agent_id);
 CREATE INDEX sessions_by_lease ON holdfast.sessions (tenant) WHERE lease_owner IS NOT NULL;
+-- While a table has no statistics, every index that begins with the tenant looks like one row to the
+-- planner, and of equals it takes the youngest: so this one comes last, or puts would read all sessions.
+ALTER TABLE holdfast.sessions ADD PRIMARY KEY (tenant, id);
 
 -- The checkpoint table. state_snapshot is the manifest of a checkpoint's state as a document for
 -- SQL: small values stand in it, large ones are references to chunks, and
@@ -122,7 +124,6 @@ CREATE TABLE holdfast.session_checkpoints (
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     restored_at      timestamptz,
-    UNIQUE (tenant, session_id, namespace, name),
     FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant, agent_id) REFERENCES holdfast.agents (tenant, id)
 );
@@ -130,6 +131,8 @@ CREATE TABLE holdfast.session_checkpoints (
 -- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
 CREATE UNIQUE INDEX checkpoints_by_seq
     ON holdfast.session_checkpoints (tenant, session_id, namespace, seq);
+CREATE UNIQUE INDEX checkpoints_by_name
+    ON holdfast.session_checkpoints (tenant, session_id, namespace, name);
 CREATE UNIQUE INDEX checkpoints_by_external_id
     ON holdfast.session_checkpoints (tenant, session_id, namespace, external_id)
     WHERE external_id IS NOT NULL;
@@ -636,22 +639,23 @@ RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     area integer := 'holdfast.chunks'::regclass::oid::integer;
-    patience text := current_setting('lock_timeout');
+    patience text;
+    -- Assigned, not performed: an expression costs a fraction of a statement, here and in put.
+    settled boolean := holdfast.as_tenant(p_tenant) AND holdfast.durably();
 BEGIN
-    PERFORM holdfast.as_tenant(p_tenant);
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'checkpoints are written in READ COMMITTED transactions, not %',
             upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF007';
     END IF;
     IF p_exclusive THEN
         -- Puts queue up behind whoever waits here, so a sweep gives up before they feel it.
+        patience := current_setting('lock_timeout');
         PERFORM set_config('lock_timeout', '5s', true);
         PERFORM pg_advisory_xact_lock(area, hashtext(p_tenant));
         PERFORM set_config('lock_timeout', patience, true);
     ELSE
         PERFORM pg_advisory_xact_lock_shared(area, hashtext(p_tenant));
     END IF;
-    PERFORM holdfast.durably();
 END $$;
 
 -- Stores an agent unless its id is taken, and tells which.
@@ -1019,13 +1023,14 @@ BEGIN
 END $$;
 
 -- Stores a checkpoint in one round trip, whole or not at all, and trims. A single statement could
--- not: it would keep its snapshot from before the wait for the lock, and trim by it.
+-- not: it would keep its snapshot from before the wait for the lock, and trim by it. Its statements are
+-- planned once: plans for the very values of the first puts would be no better, and cost more than a put.
 CREATE FUNCTION holdfast.put(
     p_tenant text, p_draft jsonb, p_manifest text, p_refs bytea,
     p_digests bytea[], p_data bytea[], p_expects bytea[], p_content bytea,
     OUT checkpoint holdfast.session_checkpoints, OUT created boolean, OUT removed uuid[]
 )
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     draft holdfast.session_checkpoints :=
         jsonb_populate_record(NULL::holdfast.session_checkpoints, p_draft);
@@ -1039,6 +1044,7 @@ DECLARE
     position_kept bigint;
     added bigint;
     gone uuid[] := '{}';
+    passed boolean;
     taken record;
     numbers bigint[];
     seqs bigint[];
@@ -1059,7 +1065,7 @@ BEGIN
         PERFORM holdfast.add_session(p_tenant, p_draft -> 'session');
     END LOOP;
     moment := clock_timestamp();
-    PERFORM holdfast.check_fence(owner, fence);
+    passed := holdfast.check_fence(owner, fence);
     IF owner.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"') THEN
         RAISE EXCEPTION 'session % is sealed, and this was written without the key', draft.session_id
             USING ERRCODE = 'HF020';
@@ -1111,82 +1117,94 @@ BEGIN
         END IF;
     END IF;
 
-    -- What has expired is gone for everybody who asks, so it stands in nobody's way.
-    FOR taken IN
-        SELECT c.id, c.seq, c.chain_number, c.chain_hash,
-               (c.expires_at <= moment) IS TRUE AS expired,
-               (c.external_id = draft.external_id) IS TRUE AS same_external
-          FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-           AND c.namespace = draft.namespace AND c.name = draft.name
-        UNION
-        SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= moment) IS TRUE, true
-          FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-           AND c.namespace = draft.namespace AND c.external_id = draft.external_id
-         ORDER BY seq
-    LOOP
-        IF NOT taken.expired THEN
-            IF NOT (p_draft -> 'replace')::boolean THEN
-                RAISE EXCEPTION 'session % has a checkpoint with the % % already. Nothing was '
-                    'stored: choose another, or replace it with overwrite=True (on the command '
-                    'line: --overwrite)', draft.session_id,
-                    CASE WHEN taken.same_external THEN 'external id' ELSE 'name' END,
-                    CASE WHEN taken.same_external THEN draft.external_id ELSE draft.name END
-                    USING ERRCODE = 'HF004';
-            END IF;
-            IF taken.same_external THEN
-                position_kept := taken.seq;
-            END IF;
-        END IF;
-        DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
-        PERFORM holdfast.bury(p_tenant, draft.session_id, ARRAY[taken.chain_number],
-                              ARRAY[taken.seq], ARRAY[taken.chain_hash]);
-        removed := removed || taken.id;
-    END LOOP;
-
-    IF follows IS NOT NULL AND position_kept IS NULL AND follows <> coalesce((
+    IF follows IS NOT NULL AND follows <> coalesce((
         SELECT coalesce(c.external_id, c.id::text) FROM holdfast.session_checkpoints AS c
          WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
            AND c.namespace = draft.namespace AND (c.expires_at IS NULL OR c.expires_at > moment)
-         ORDER BY c.seq DESC LIMIT 1), '') THEN
+         ORDER BY c.seq DESC LIMIT 1), '') AND NOT EXISTS (
+        SELECT FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+           AND c.namespace = draft.namespace AND c.external_id = draft.external_id
+           AND (c.expires_at IS NULL OR c.expires_at > moment)) THEN
         RAISE EXCEPTION 'checkpoint "%" is not the newest of session %, namespace "%": somebody else '
             'went on from there. Nothing was stored: read the newest and repeat the work',
             follows, draft.session_id, draft.namespace USING ERRCODE = 'HF017';
     END IF;
 
-    IF draft.label IS NOT NULL THEN
-        draft.label := holdfast.free_label(
-            p_tenant, draft.session_id, draft.namespace, draft.label);
-    END IF;
     IF (p_draft -> 'pack_required')::boolean THEN
         PERFORM holdfast.require_packs(p_tenant, ARRAY[draft.workspace_commit]);
     END IF;
     added := holdfast.add_chunks(p_tenant, p_digests, p_data, p_expects);
-    draft.seq := coalesce(
-        position_kept, nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq')));
     draft.stored_bytes := octet_length(p_manifest) + octet_length(p_refs) + added;
     draft.created_at := coalesce(draft.created_at, moment);
     draft.chain_number := owner.chain_length + 1;
-    draft.chain_hash := holdfast.link_hash(
-        owner.chain_head, draft.chain_number, draft.seq, owner.agent_id, draft.stored_bytes,
-        draft.created_at, draft.label, draft.metadata, p_content);
 
-    INSERT INTO holdfast.session_checkpoints AS c (
-        tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
-        description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
-        version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash, git_branch,
-        git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
-        created_at)
-    VALUES (
-        p_tenant, draft.id, draft.external_id, draft.session_id, owner.agent_id, draft.namespace,
-        draft.seq, draft.parent_id, draft.name, draft.label, draft.description,
-        draft.checkpoint_type, draft.retention_class, p_manifest::jsonb, p_manifest, p_refs,
-        draft.run_id, draft.version, draft.size_bytes, draft.stored_bytes, draft.chain_number,
-        owner.chain_head, draft.chain_hash, draft.git_branch, draft.git_commit,
-        draft.git_uncommitted, draft.workspace_commit, draft.resumable, draft.pinned,
-        draft.expires_at, draft.metadata, draft.created_at)
-    RETURNING c.* INTO checkpoint;
+    -- What stands in the way is looked for only when something does.
+    LOOP
+        IF draft.label IS NOT NULL THEN
+            draft.label := holdfast.free_label(
+                p_tenant, draft.session_id, draft.namespace, p_draft ->> 'label');
+        END IF;
+        draft.seq := coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'));
+        draft.chain_hash := holdfast.link_hash(
+            owner.chain_head, draft.chain_number, draft.seq, owner.agent_id, draft.stored_bytes,
+            draft.created_at, draft.label, draft.metadata, p_content);
+        INSERT INTO holdfast.session_checkpoints AS c (
+            tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
+            description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
+            version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash, git_branch,
+            git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
+            created_at)
+        VALUES (
+            p_tenant, draft.id, draft.external_id, draft.session_id, owner.agent_id, draft.namespace,
+            draft.seq, draft.parent_id, draft.name, draft.label, draft.description,
+            draft.checkpoint_type, draft.retention_class, p_manifest::jsonb, p_manifest, p_refs,
+            draft.run_id, draft.version, draft.size_bytes, draft.stored_bytes, draft.chain_number,
+            owner.chain_head, draft.chain_hash, draft.git_branch, draft.git_commit,
+            draft.git_uncommitted, draft.workspace_commit, draft.resumable, draft.pinned,
+            draft.expires_at, draft.metadata, draft.created_at)
+        ON CONFLICT DO NOTHING
+        RETURNING c.* INTO checkpoint;
+        EXIT WHEN FOUND;
+
+        -- What has expired is gone for everybody who asks, so it stands in nobody's way.
+        FOR taken IN
+            SELECT c.id, c.seq, c.chain_number, c.chain_hash,
+                   (c.expires_at <= moment) IS TRUE AS expired,
+                   (c.external_id = draft.external_id) IS TRUE AS same_external
+              FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+               AND c.namespace = draft.namespace AND c.name = draft.name
+            UNION
+            SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= moment) IS TRUE, true
+              FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+               AND c.namespace = draft.namespace AND c.external_id = draft.external_id
+             ORDER BY seq
+        LOOP
+            IF NOT taken.expired THEN
+                IF NOT (p_draft -> 'replace')::boolean THEN
+                    RAISE EXCEPTION 'session % has a checkpoint with the % % already. Nothing was '
+                        'stored: choose another, or replace it with overwrite=True (on the command '
+                        'line: --overwrite)', draft.session_id,
+                        CASE WHEN taken.same_external THEN 'external id' ELSE 'name' END,
+                        CASE WHEN taken.same_external THEN draft.external_id ELSE draft.name END
+                        USING ERRCODE = 'HF004';
+                END IF;
+                IF taken.same_external THEN
+                    position_kept := taken.seq;
+                END IF;
+            END IF;
+            DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
+            PERFORM holdfast.bury(p_tenant, draft.session_id, ARRAY[taken.chain_number],
+                                  ARRAY[taken.seq], ARRAY[taken.chain_hash]);
+            removed := removed || taken.id;
+        END LOOP;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'another session has a checkpoint with the id %', draft.id
+                USING ERRCODE = 'HF004';
+        END IF;
+    END LOOP;
 
     IF keep IS NOT NULL THEN
         gone := ARRAY(
@@ -1419,7 +1437,7 @@ BEGIN
             ON parent.id::text = c.parent_id
          ORDER BY c.seq
     LOOP
-        place := nextval(pg_get_serial_sequence('holdfast.session_checkpoints', 'seq'));
+        place := nextval('holdfast.session_checkpoints_seq_seq');
         size := octet_length(source.manifest) + octet_length(source.refs);
         link := holdfast.link_hash(
             stored.chain_head, stored.chain_length + 1, place, stored.agent_id, size,
@@ -1676,4 +1694,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:1ec4af781452a27ee488399dcaab3658fa6b48b096cf645da5b8df9e596195d2');
+    (1, 'sha256:0864b9d461c16cd13320fc518b295e1db5ca507a5c4422b1ae5fa33f86fd3e54');

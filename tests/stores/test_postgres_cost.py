@@ -1,0 +1,52 @@
+"""What a put costs a server: rows that it reads, connections that it takes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.postgres_statements import put_statement
+from tests.stores.postgres_drafts import checkpoint_draft, connect, schema_of
+
+_ROWS_READ = """
+SELECT relname, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+FROM pg_stat_xact_user_tables WHERE schemaname = %s
+"""
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    with PostgresStore(postgres_url) as store:
+        yield store
+
+
+def test_a_put_reads_as_many_rows_in_a_store_of_many_as_in_an_empty_one(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """Also where the tables have no statistics yet, as those of a new store."""
+    schema = schema_of(postgres_url)
+    with connect(postgres_url) as connection, connection.transaction():
+
+        def rows_read() -> dict[str, int]:
+            return dict(connection.execute(_ROWS_READ, [schema]).fetchall())
+
+        def read_by_put(session_id: str, name: str) -> dict[str, int]:
+            before = rows_read()
+            draft = checkpoint_draft(session_id=session_id, name=name, external_id=name)
+            statement = put_statement(draft, store.tenant, schema)
+            connection.execute(statement.sql, statement.params)
+            return {table: count - before[table] for table, count in rows_read().items()}
+
+        read_by_put("first", "a")
+        alone = read_by_put("first", "b")
+        for number in range(20):
+            read_by_put(f"other {number}", "a")
+            read_by_put("first", f"c{number}")
+        assert read_by_put("first", "d") == alone
+        assert alone["session_checkpoints"] == 0
+
+
+def test_who_works_alone_has_one_connection(store: PostgresStore) -> None:
+    """Those that are still being made count, too."""
+    store.put(checkpoint_draft())
+    assert store._link._open_pool().get_stats()["pool_size"] == 1
