@@ -638,6 +638,11 @@ class AsyncSessionManager:
         return self._manager.store
 
     @property
+    def sealed(self) -> bool:
+        """See `SessionManager.sealed`."""
+        return self._manager.sealed
+
+    @property
     def project_dir(self) -> Path:
         """See `SessionManager.project_dir`."""
         return self._manager.project_dir
@@ -936,6 +941,7 @@ class AsyncSessionManager:
         session_id: str | None = None,
         files: bool = True,
         restore: bool = False,
+        unsealed: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> ImportReport:
         """See `SessionManager.import_bundle`."""
@@ -945,6 +951,7 @@ class AsyncSessionManager:
             session_id=session_id,
             files=files,
             restore=restore,
+            unsealed=unsealed,
             progress=progress,
         )
 

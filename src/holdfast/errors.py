@@ -29,6 +29,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── NotABundle
     │   ├── BundleRefused
     │   ├── BundleTooNew
+    │   ├── BundleNotSealed
     │   ├── ExportRefused
     │   └── WorkspaceRefused
     ├── LookupFailedError          what was asked for is not there
@@ -296,6 +297,12 @@ class BundleTooNew(InputError):
     code = "bundle_too_new"
 
 
+class BundleNotSealed(InputError):
+    """A bundle of plain text was to come into a sealed store, and nobody asked for that."""
+
+    code = "bundle_not_sealed"
+
+
 class ExportRefused(InputError):
     """What is sealed would leave its store as plain text, and nobody asked for that."""
 
@@ -521,7 +528,7 @@ class SealBroken(IntegrityError):
 
 
 class PlaintextRefused(IntegrityError):
-    """A sealed store holds a value that is not sealed: somebody wrote it past the key."""
+    """A sealed store or bundle holds a value that is not sealed: somebody wrote it past the key."""
 
     code = "plaintext_refused"
 
@@ -588,13 +595,13 @@ class StoreClosed(StoreError):
 
 
 class KeyRequired(StoreError):
-    """The store, or what was read from it, is sealed, and no key was given."""
+    """The store, the bundle, or what was read from it, is sealed, and no key was given."""
 
     code = "key_required"
 
 
 class WrongKey(StoreError):
-    """The keys that were given are not those of the sealed store."""
+    """The keys that were given are not those of the sealed store or bundle."""
 
     code = "wrong_key"
 

@@ -23,6 +23,7 @@ from holdfast import SessionManager
 from holdfast.bundle import names, open_bundle, rows
 from holdfast.bundle.container import header, padding
 from holdfast.bundle.content import payload_digest
+from holdfast.bundle.sealed import SealedWriter
 from holdfast.bundle.writing import canonical, opening
 from holdfast.crypto.envelope import Envelopes, from_text, key_of
 from holdfast.crypto.keys import KeyRing, keys_from
@@ -253,6 +254,24 @@ def read_bundle(data: bytes) -> None:
             bundle.brief()
 
 
+def read_sealed_bundle(data: bytes) -> None:
+    """As it is, and as the archive in a seal that is whole."""
+    keys = keys_from(_ring)
+    for whole in (data, _in_seals(data)):
+        path = file_of("s.sealed", whole)
+        with suppress(HoldfastError), open_bundle(path, keys=keys) as bundle:
+            bundle.read_chunks(bundle.leaves)
+            bundle.brief()
+
+
+def _in_seals(archive: bytes) -> bytes:
+    written = io.BytesIO()
+    writer = SealedWriter(written, _ring)
+    writer.write(archive)
+    writer.finish()
+    return written.getvalue()
+
+
 def read_rows(data: bytes) -> None:
     given = {"session_id": "s", "agent_id": "a", "seq": 0}
     for kind, more in (
@@ -282,5 +301,8 @@ TARGETS: Final = (
     Target("envelope", read_envelope, lambda: [_envelopes.seal(b"content", "tenant", "place")]),
     Target("keys", read_keys, lambda: [_ring.text().encode(), _ring.rotated().text().encode()]),
     Target("bundle", read_bundle, lambda: [small_bundle()]),
+    Target(
+        "sealed-bundle", read_sealed_bundle, lambda: [_in_seals(small_bundle()), small_bundle()]
+    ),
     Target("bundle-rows", read_rows, row_seeds),
 )

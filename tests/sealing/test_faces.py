@@ -23,7 +23,7 @@ from holdfast import (
 from holdfast.cli import holdfast
 from holdfast.crypto import KeyRing
 from holdfast.doctor import salvage
-from holdfast.errors import CheckpointAltered, ExportRefused, KeyRequired, WrongKey
+from holdfast.errors import BundleNotSealed, CheckpointAltered, ExportRefused, KeyRequired, WrongKey
 from holdfast.integrations.langgraph import HoldfastSaver
 from holdfast.savers import CheckpointConfig
 from holdfast.stores import open_store
@@ -202,21 +202,21 @@ def test_a_copy_seals_and_unseals(
         assert manager.get_session(session_id).load_checkpoint("two").state["small"] == CANARY
 
 
-def test_a_bundle_of_a_sealed_store_is_asked_for(
-    key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundle_of_plain_text_is_asked_for_on_both_ends(key: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "one.holdfast.tar"
     with SessionManager.open(tmp_path / "s.db", workspace=False) as manager:
         session_id = filled(manager)
-        with pytest.raises(ExportRefused, match="--unsealed"):
-            manager.export_session(session_id, bundle)
-        assert not bundle.exists()
+        assert manager.export_session(session_id, tmp_path / "sealed").sealed
+    assert CANARY.encode() not in (tmp_path / "sealed").read_bytes()
     arguments = ["export", session_id, "--no-files", "-o", str(bundle), "--unsealed"]
     done = CliRunner().invoke(holdfast, [*arguments, "--url", str(tmp_path / "s.db")])
     assert done.exit_code == 0, done.output
     assert CANARY.encode() in bundle.read_bytes()
     with SessionManager.open(tmp_path / "t.db", workspace=False) as manager:
-        manager.import_bundle(bundle)
+        with pytest.raises(BundleNotSealed, match="--unsealed"):
+            manager.import_bundle(bundle)
+        assert manager.list_sessions() == []
+        manager.import_bundle(bundle, unsealed=True)
         assert manager.get_session(session_id).load_checkpoint("one").state == STATE
     assert CANARY.encode() not in in_files(tmp_path)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 from holdfast.errors import BundleCorrupt, BundleRefused, NotABundle
 
@@ -21,6 +21,13 @@ _OCTAL: Final = 8**11
 _MOST: Final = 1 << 50
 _COPIED: Final = 1 << 20
 _END: Final = bytes(2 * _BLOCK)
+
+
+class Sink(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take some bytes."""
 
 
 def header(name: str, size: int) -> bytes:
@@ -48,7 +55,7 @@ def padding(size: int) -> int:
     return -size % _BLOCK
 
 
-def write_member(target: IO[bytes], name: str, size: int, content: Iterator[bytes]) -> None:
+def write_member(target: Sink, name: str, size: int, content: Iterator[bytes]) -> None:
     """Write a file of a known size."""
     target.write(header(name, size))
     for part in content:
@@ -56,7 +63,7 @@ def write_member(target: IO[bytes], name: str, size: int, content: Iterator[byte
     target.write(bytes(padding(size)))
 
 
-def write_end(target: IO[bytes]) -> None:
+def write_end(target: Sink) -> None:
     """Write what ends an archive."""
     target.write(_END)
 
@@ -78,14 +85,14 @@ class Reader:
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
-        self.end = os.fstat(file.fileno()).st_size
+        self.end = file.seek(0, os.SEEK_END)
         self._place = 0
 
     def next(self) -> tuple[str, int, int]:
         """Return the next file's name, where its content begins, and its size."""
         self.file.seek(self._place)
         block = self.file.read(_BLOCK)
-        if not self._place and block[257:262] != b"ustar":
+        if not self._place and not _is_tar(block):
             raise NotABundle("this is not a bundle of Holdfast; nothing was changed")
         if len(block) < _BLOCK:
             raise BundleCorrupt(_CUT)
@@ -105,6 +112,16 @@ class Reader:
         self.file.seek(self._place)
         if self.file.read(len(_END) + 1) != _END:
             raise BundleRefused("the bundle has more in it than its manifest names")
+
+
+def is_archive(file: IO[bytes]) -> bool:
+    """Tell whether a file begins as an archive does."""
+    file.seek(0)
+    return _is_tar(file.read(_BLOCK))
+
+
+def _is_tar(block: bytes) -> bool:
+    return block[257:262] == b"ustar"
 
 
 def _parsed(block: bytes) -> tuple[str, int]:

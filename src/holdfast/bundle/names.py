@@ -10,6 +10,8 @@ effects.jsonl       steps with side effects, and what came of them
 logs.jsonl          what was logged; decisions are among it
 chunks/000001 …     the content of states: digest, length and bytes, over and over
 files.pack          the files of all snapshots as one git pack, if there are any
+
+A sealed bundle is all of this in envelopes, see `holdfast.bundle.sealed`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 from typing import Final
 
 FORMAT: Final = 1
+SEALED_FORMAT: Final = 1
+SEALED: Final = "holdfast-sealed-bundle "
 START: Final = "holdfast-bundle"
 MANIFEST: Final = "manifest.json"
 BRIEF: Final = "BRIEF.md"

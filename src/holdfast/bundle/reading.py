@@ -1,6 +1,6 @@
 """Reading a bundle: all of it is looked at, and every digest derived again, before anybody uses any of it.
 
-A bundle may come from strangers. Its parts must be those that the manifest names, in that order and with those
+A bundle may come from strangers, unless it is sealed. Its parts must be those that the manifest names, in that order and with those
 digests; a row must be one that a store could have; a state must decode. What is large stays in the file and
 is read, and compared, again when it is needed.
 """
@@ -8,6 +8,7 @@ is read, and compared, again when it is needed.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,15 +20,18 @@ from typing import IO, Any, Final
 import orjson
 
 from holdfast.bundle import names, rows
-from holdfast.bundle.container import Reader, blocks
+from holdfast.bundle.container import Reader, blocks, is_archive
 from holdfast.bundle.content import ChunkIndex, Closure, payload_digest
 from holdfast.bundle.writing import BundleReport, canonical, described, opening
+from holdfast.crypto import Keys
 from holdfast.errors import (
     BundleCorrupt,
+    BundleNotSealed,
     BundleRefused,
     BundleTooNew,
     InputError,
     IntegrityError,
+    KeyRequired,
     NotABundle,
 )
 from holdfast.model import (
@@ -51,11 +55,17 @@ _CHECKPOINT: Final = {"id": str, "name": str, "state": str, "tree": str}
 
 
 @contextmanager
-def open_bundle(path: Path) -> Iterator[Bundle]:
+def open_bundle(
+    path: Path, *, keys: Keys | None = None, unsealed: bool = False
+) -> Iterator[Bundle]:
     """Open a bundle, verified from the first byte to the last.
 
     Raises `NotABundle`, `BundleTooNew`, `BundleRefused` for what no bundle may hold, and
     `BundleCorrupt` for one that is cut off or damaged.
+
+    ``keys`` open one that is sealed: without them `KeyRequired` is raised, with others `WrongKey`, and
+    `SealBroken` or `PlaintextRefused` for a part that is not what was sealed. Who has keys gets one
+    of plain text, which anybody may have made, with ``unsealed`` only, and else `BundleNotSealed`.
     """
     try:
         file = path.open("rb")
@@ -66,13 +76,33 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
     with file:
         if not file.seekable():
             raise NotABundle(f"{path} is no regular file; nothing was changed")
-        yield Bundle(path, file)
+        archive = _archive(path, file, keys, unsealed=unsealed)
+        yield Bundle(path, archive, os.fstat(file.fileno()).st_size, sealed=archive is not file)
+
+
+def _archive(path: Path, file: IO[bytes], keys: Keys | None, *, unsealed: bool) -> IO[bytes]:
+    """Return the file, or what is sealed in it."""
+    if file.read(len(names.SEALED)) != names.SEALED.encode():
+        if keys is not None and not unsealed and is_archive(file):
+            raise BundleNotSealed(
+                f"{path} is plain text, and this store is sealed: nobody needed a key to write it. "
+                f"Nothing was changed; take it in on purpose with unsealed=True (--unsealed)"
+            )
+        return file
+    if keys is None:
+        raise KeyRequired(
+            f"{path} is a sealed bundle. Nothing was changed: import it into a store that is sealed "
+            f"with its keys (HOLDFAST_KEY_FILE, HOLDFAST_KEY or keys=…)"
+        )
+    from holdfast.bundle.sealed import open_sealed
+
+    return open_sealed(file, keys)
 
 
 class Bundle:
     """A bundle that was verified, and its file. ``copy`` has the rows as they were exported."""
 
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
+    def __init__(self, path: Path, file: IO[bytes], size: int, *, sealed: bool) -> None:
         self._file = file
         reader = Reader(file)
         self._manifest = _read_manifest(reader)
@@ -93,13 +123,14 @@ class Bundle:
         self.report = BundleReport(
             path=path,
             session_id=self.copy.session.id,
-            bytes=reader.end,
+            bytes=size,
             states={one["id"]: one["state"] for one in self._manifest.checkpoints},
             trees={one["id"]: one["tree"] for one in self._manifest.checkpoints if one["tree"]},
             chunks=len(self._chunks),
             logs=len(self.copy.logs),
             effects=len(self.copy.effects),
             file_bytes=self._manifest.file_bytes,
+            sealed=sealed,
         )
 
     # What it holds ---------------------------------------------------------------------------

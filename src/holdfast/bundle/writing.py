@@ -1,5 +1,6 @@
 """Writing a bundle: its parts go into a file without a name first, and only a whole one gets its name.
 
+With keys both files are sealed as they are written: nothing of a sealed store is on a disk in plain text.
 Whatever was captured enters through `Source`: the one place at which something could be taken out of it on
 its way.
 """
@@ -9,17 +10,18 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
-from typing import IO, Any, Final, Protocol, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 import orjson
 
 from holdfast.bundle import names, rows
-from holdfast.bundle.container import blocks, write_end, write_member
+from holdfast.bundle.container import Sink, blocks, write_end, write_member
 from holdfast.bundle.content import Closure, packed, payload_digest, read_checked
+from holdfast.crypto import KeyRing, Keys, keys_from
 from holdfast.durable import sync_directory
 from holdfast.errors import (
     BundleExists,
@@ -35,13 +37,6 @@ from holdfast.stores.base import Store
 # A list of chunks is closed when it is as long as this.
 _LIST: Final = 1 << 22
 _ATTEMPTS: Final = 5
-
-
-class Sink(Protocol):
-    """Where bytes go."""
-
-    def write(self, data: bytes, /) -> object:
-        """Take some bytes."""
 
 
 # Appends the files of snapshots as one git pack, and returns how many bytes they have unpacked.
@@ -66,6 +61,7 @@ class BundleReport:
     logs: int
     effects: int
     file_bytes: int = 0
+    sealed: bool = False
 
 
 class _Changed(Exception):
@@ -110,11 +106,12 @@ def write_bundle(
     checkpoint_id: str | None = None,
     files: WriteFiles | None = None,
     overwrite: bool = False,
+    keys: Keys | None = None,
     open_source: Callable[[Store, str, str | None], Source] = Source,
 ) -> BundleReport:
     """Write a session, or one checkpoint of it, to a file that only its owner may read.
 
-    ``open_source`` may give another door through which its content comes.
+    With ``keys`` it is sealed. ``open_source`` may give another door through which its content comes.
 
     Raises `SessionNotFound`, `CheckpointNotFound`, `BundleExists`, and `DigestMismatch` for content
     that is damaged; then nothing is written.
@@ -123,11 +120,12 @@ def write_bundle(
         raise BundleExists(f"{target} exists already; nothing was written. Overwrite it on purpose")
     if target.is_dir() or not target.parent.is_dir():
         raise InvalidIdentifier(f"{target} is no place for a file; nothing was written")
+    ring = None if keys is None else keys.ring
     for _ in range(_ATTEMPTS):
         source = open_source(store, session_id, checkpoint_id)
         try:
             with TemporaryFile(dir=target.parent) as body:
-                return _Writing(source, body, brief, files).run(target)
+                return _Writing(source, body, brief, files, ring).run(target)
         except _Changed:
             continue
         except DigestMismatch:
@@ -143,20 +141,32 @@ class _Writing:
     """One bundle, put together from the parts in ``body``."""
 
     def __init__(
-        self, source: Source, body: IO[bytes], brief: str, files: WriteFiles | None
+        self,
+        source: Source,
+        body: IO[bytes],
+        brief: str,
+        files: WriteFiles | None,
+        ring: KeyRing | None,
     ) -> None:
         self._source = source
         self._body = body
+        self._sink: Sink = body
         self._brief = brief
         self._files = files
+        self._ring = ring
         self._members: list[dict[str, Any]] = []
         self._summed = hashlib.sha256()
-        self._begun = 0
+        self._begun = self._end_of_body = 0
         self._states: dict[str, str] = {}
         self._references: list[bytes] = []
 
     def run(self, target: Path) -> BundleReport:
         """Write all parts, then the file."""
+        with _into(self._body, self._ring) as self._sink:
+            report = self._write_parts(target)
+        return replace(report, bytes=self._assemble(report, target))
+
+    def _write_parts(self, target: Path) -> BundleReport:
         copy = self._source.copy
         self.write(self._brief.encode())
         self._end(names.BRIEF)
@@ -182,7 +192,7 @@ class _Writing:
         if self._files is not None and trees:
             file_bytes = self._files(sorted(set(trees.values())), self)
             self._end(names.FILES)
-        report = BundleReport(
+        return BundleReport(
             path=target,
             session_id=copy.session.id,
             bytes=0,
@@ -192,17 +202,18 @@ class _Writing:
             logs=len(copy.logs),
             effects=len(copy.effects),
             file_bytes=file_bytes,
+            sealed=self._ring is not None,
         )
-        return replace(report, bytes=self._assemble(report, target))
 
     def write(self, data: bytes, /) -> None:
         """Add to the part that is being written."""
         self._summed.update(data)
-        self._body.write(data)
+        self._sink.write(data)
+        self._end_of_body += len(data)
 
     def _end(self, name: str) -> None:
         """End a part, and begin the next."""
-        end = self._body.tell()
+        end = self._end_of_body
         size, summed = end - self._begun, self._summed.hexdigest()
         self._members.append({"name": name, "bytes": size, "sha256": summed})
         self._begun, self._summed = end, hashlib.sha256()
@@ -229,31 +240,31 @@ class _Writing:
         for digest, data in self._source.chunks(references):
             count += 1
             self.write(packed(digest, data))
-            if self._body.tell() - self._begun >= _LIST:
+            if self._end_of_body - self._begun >= _LIST:
                 lists += 1
                 self._end(names.chunks_name(lists))
-        if self._body.tell() > self._begun:
+        if self._end_of_body > self._begun:
             self._end(names.chunks_name(lists + 1))
         return count
 
     def _assemble(self, report: BundleReport, target: Path) -> int:
         manifest = canonical(self._manifest(report))
         start = opening(manifest)
-        self._body.flush()
+        body = _read_again(self._body, self._ring)
         part = NamedTemporaryFile(  # noqa: SIM115 - it gets its name below
             dir=target.parent, prefix=f".{target.name[:80]}.", suffix=".part", delete=False
         )
         try:
             with part as file:
-                write_member(file, names.START, len(start), iter([start]))
-                write_member(file, names.MANIFEST, len(manifest), iter([manifest]))
-                offset = 0
-                for member in self._members:
-                    size = member["bytes"]
-                    write_member(file, member["name"], size, blocks(self._body, offset, size))
-                    offset += size
-                write_end(file)
-                file.flush()
+                with _into(file, self._ring) as sink:
+                    write_member(sink, names.START, len(start), iter([start]))
+                    write_member(sink, names.MANIFEST, len(manifest), iter([manifest]))
+                    offset = 0
+                    for member in self._members:
+                        size = member["bytes"]
+                        write_member(sink, member["name"], size, blocks(body, offset, size))
+                        offset += size
+                    write_end(sink)
                 os.fsync(file.fileno())
                 written = file.tell()
             os.replace(part.name, target)
@@ -279,6 +290,30 @@ class _Writing:
             "file_bytes": report.file_bytes,
             "members": self._members,
         }
+
+
+@contextmanager
+def _into(file: IO[bytes], ring: KeyRing | None) -> Iterator[Sink]:
+    """Yield where bytes go on their way into a file, with a ring sealed; all are in it then."""
+    if ring is None:
+        yield file
+    else:
+        # It takes an extra that only those have who have keys.
+        from holdfast.bundle.sealed import SealedWriter
+
+        writer = SealedWriter(file, ring)
+        yield writer
+        writer.finish()
+    file.flush()
+
+
+def _read_again(file: IO[bytes], ring: KeyRing | None) -> IO[bytes]:
+    """Return what went into a file through `_into`."""
+    if ring is None:
+        return file
+    from holdfast.bundle.sealed import open_sealed
+
+    return open_sealed(file, keys_from(ring))
 
 
 def described(session: SessionRecord) -> dict[str, Any]:

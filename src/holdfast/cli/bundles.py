@@ -22,6 +22,7 @@ def bundle_document(report: BundleReport) -> dict[str, Any]:
         "logs": report.logs,
         "effects": report.effects,
         "file_bytes": report.file_bytes,
+        "sealed": report.sealed,
     }
 
 
@@ -31,4 +32,6 @@ def contents(report: BundleReport) -> str:
     if report.trees:
         parts.append(f"files of {size(report.file_bytes)}")
     parts += [plural(report.logs, "log line"), plural(report.effects, "effect")]
+    if report.sealed:
+        parts.append("sealed")
     return ", ".join(parts)

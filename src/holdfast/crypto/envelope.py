@@ -85,7 +85,7 @@ def key_of(sealed: bytes, *place: str) -> str:
     """Return the id of the key that an envelope names. Raises as `Envelopes.open` does."""
     if not sealed or sealed[0] != VERSION:
         raise PlaintextRefused(
-            f"{shown(place)} is not sealed, and this store is: somebody wrote it past the key. Nothing "
+            f"{shown(place)} is not sealed, and all around it is: somebody wrote it past the key. Nothing "
             f"of it was used"
         )
     length = sealed[1] if len(sealed) > 1 else 0
@@ -93,6 +93,11 @@ def key_of(sealed: bytes, *place: str) -> str:
     if not length or len(sealed) < 2 + length + _NONCE + _TAG or not key_id.isascii():
         raise SealBroken(f"the envelope of {shown(place)} is damaged. Nothing of it was used")
     return key_id.decode()
+
+
+def overhead(key_id: str) -> int:
+    """Return how many bytes longer an envelope of this key is than what it holds."""
+    return 2 + len(key_id) + _NONCE + _TAG
 
 
 def as_text(sealed: bytes) -> str:

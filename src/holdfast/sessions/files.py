@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.bundle.writing import Sink
+from holdfast.bundle.container import Sink
 from holdfast.config import WorkspaceSettings
 from holdfast.errors import (
     InvalidIdentifier,

@@ -181,6 +181,11 @@ class SessionManager(TravellingSessions):
         return self._store
 
     @property
+    def sealed(self) -> bool:
+        """Whether a key seals what is stored."""
+        return self._store.keys is not None
+
+    @property
     def project_dir(self) -> Path:
         """The project that sessions work in."""
         return self._around.project_dir

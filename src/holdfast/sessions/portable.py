@@ -27,6 +27,7 @@ from holdfast.bundle.moving import (
 )
 from holdfast.bundle.screening import ScreenedSource
 from holdfast.bundle.writing import Source
+from holdfast.crypto import Keys
 from holdfast.errors import (
     CheckpointExists,
     CheckpointNotFound,
@@ -39,6 +40,7 @@ from holdfast.sessions.briefing import brief_to_go
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
+from holdfast.stores import keys_at_hand
 from holdfast.stores.base import Store
 
 Outcome: TypeAlias = Literal["imported", "present"]
@@ -89,6 +91,7 @@ def export_session(
     checkpoint: str | None = None,
     files: bool = True,
     overwrite: bool = False,
+    keys: Keys | None = None,
 ) -> BundleReport:
     """See `SessionManager.export_session`."""
     chosen = None
@@ -114,6 +117,7 @@ def export_session(
         checkpoint_id=chosen,
         files=out,
         overwrite=overwrite,
+        keys=keys,
         open_source=open_source,
     )
 
@@ -125,10 +129,14 @@ def import_bundle(
     *,
     session_id: str | None = None,
     files: bool = True,
+    unsealed: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
     """See `SessionManager.import_bundle`."""
-    with open_bundle(path) as bundle, ExitStack() as stack:
+    with (
+        open_bundle(path, keys=store.keys, unsealed=unsealed) as bundle,
+        ExitStack() as stack,
+    ):
         report = bundle.report
         move = Move(
             bundle.copy,
@@ -162,6 +170,12 @@ def import_bundle(
             report,
             dict(zip(before, (one.id for one in move.copy.checkpoints), strict=True)),
         )
+
+
+def verify_bundle(path: Path, *, unsealed: bool = False) -> None:
+    """Raise unless `import_bundle` would take a file into a new store, with the keys at hand."""
+    with open_bundle(path, keys=keys_at_hand(), unsealed=unsealed):
+        pass
 
 
 def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progress | None) -> bool:

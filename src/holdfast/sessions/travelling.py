@@ -70,14 +70,8 @@ class TravellingSessions(ABC):
         ``files=False`` the files stay behind. Secrets are taken out of all but the files, unless the
         manager was opened with ``redact=False`` or the settings turn that off.
 
-        A bundle is plain text. That of a sealed store is written with ``unsealed`` only.
+        The bundle of a sealed store is sealed with its current key; with ``unsealed`` it is plain text.
         """
-        if not unsealed and self._store.read_seal() is not None:
-            raise ExportRefused(
-                f"{self._store.url} is sealed, and a bundle is plain text; nothing was written. Copy "
-                f"the session into another sealed store (holdfast copy), or ask for plain text with "
-                f"unsealed=True (--unsealed)"
-            )
         record = get_session_record(self._store, session_id)
         return export_session(
             self._store,
@@ -87,6 +81,7 @@ class TravellingSessions(ABC):
             checkpoint=checkpoint,
             files=files,
             overwrite=overwrite,
+            keys=None if unsealed else self._store.keys,
         )
 
     def import_bundle(
@@ -96,6 +91,7 @@ class TravellingSessions(ABC):
         session_id: str | None = None,
         files: bool = True,
         restore: bool = False,
+        unsealed: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> ImportReport:
         """Take in a session that `export_session` wrote, whole or not at all.
@@ -105,6 +101,9 @@ class TravellingSessions(ABC):
         report says so, and one with other content raises `SessionExists`. Its files are stored for a
         rollback; with ``restore`` the project's files become those of the latest checkpoint at once,
         with a safety checkpoint for an undo.
+
+        A sealed bundle goes into a store that is sealed, with the key of the bundle among its own. A
+        sealed store takes one of plain text with ``unsealed`` only.
         """
         report = import_bundle(
             self._store,
@@ -112,6 +111,7 @@ class TravellingSessions(ABC):
             Path(path),
             session_id=session_id,
             files=files,
+            unsealed=unsealed,
             progress=progress,
         )
         if restore and files and report.bundle.trees:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys, Keys
     from holdfast.stores.sealed_rows import Seal
 
-__all__ = ["Store", "open_store", "sealing"]
+__all__ = ["Store", "keys_at_hand", "open_store", "sealing"]
 
 
 def open_store(
@@ -46,7 +46,7 @@ def open_store(
     `StoreNotSealed` is raised; with ``as_it_is`` a store of plain text is opened all the same, to be
     read.
     """
-    ring = _keys(keys)
+    ring = keys_at_hand(keys)
     if ring is None:
         return _open(url, tenant, create, busy_timeout, sealed=False)
     from holdfast.stores.sealed import SealedStore
@@ -63,7 +63,7 @@ def open_store(
 
 def sealing(tenant: str, keys: GivenKeys = None) -> Seal | None:
     """Return what seals the rows of a tenant with the keys that `open_store` would use, if any."""
-    ring = _keys(keys)
+    ring = keys_at_hand(keys)
     if ring is None:
         return None
     from holdfast.stores.sealed_rows import Seal
@@ -71,7 +71,8 @@ def sealing(tenant: str, keys: GivenKeys = None) -> Seal | None:
     return Seal(ring, tenant)
 
 
-def _keys(given: GivenKeys) -> Keys | None:
+def keys_at_hand(given: GivenKeys = None) -> Keys | None:
+    """Return the keys that `open_store` would use: those given, or of the environment, if any."""
     if given is False:
         return None
     if given is None:

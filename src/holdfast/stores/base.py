@@ -57,6 +57,7 @@ from holdfast.state.refs import digest_of
 from holdfast.stores.chain import RowDigest, plain_digest
 
 if TYPE_CHECKING:
+    from holdfast.crypto import Keys
     from holdfast.stores.sealed_tables import Change, Row, Table
 
 
@@ -76,6 +77,9 @@ class Store(ABC):
 
     row_digest: RowDigest = staticmethod(plain_digest)
     """What digests the content of a checkpoint's row for the hash chain: the place for a key."""
+
+    keys: Keys | None = None
+    """What seals the content on its way into the database; None where nothing does."""
 
     shared: ClassVar[bool] = False
     """Whether other machines read the same store, so that files have to travel through it."""

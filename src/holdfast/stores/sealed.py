@@ -85,6 +85,8 @@ _ATTEMPTS: Final = 5
 class SealedStore(Store):
     """A store around ``inner`` that seals what it is given. Closing it closes that one."""
 
+    keys: Keys
+
     def __init__(self, inner: Store, keys: Keys) -> None:
         self.inner = inner
         self.keys = keys

@@ -19,7 +19,7 @@ from holdfast.cli.output import answer, one_line, path_text, print_line
     "-o",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Where to; SESSION.holdfast.tar in the working directory by default.",
+    help="Where to; SESSION.holdfast.tar in the working directory by default, .holdfast.sealed if sealed.",
 )
 @click.option("--checkpoint", metavar="CHECKPOINT", help="Only this one: a name, an id or a label.")
 @click.option("--latest", is_flag=True, help="Only the latest checkpoint.")
@@ -42,8 +42,10 @@ def command(
     SESSION is an id or its beginning. The file is a plain tar archive: the states of all checkpoints, their
     files as a git pack, log, decisions, recorded effects, and BRIEF.md to read, with a digest of
     everything. `holdfast import` takes it in elsewhere, in another directory and another kind of database.
-    The session may be in use meanwhile. Exported again unchanged, it has the same bytes. It is plain text:
-    from a sealed store it is written with --unsealed only.
+    The session may be in use meanwhile. Exported again unchanged, it has the same bytes.
+
+    From a sealed store it is sealed with the store's key, and `holdfast import` needs that key. With
+    --unsealed it is plain text.
 
     \b
     Examples:
@@ -57,7 +59,9 @@ def command(
         found = manager.get_session(session)
         if latest:
             checkpoint = found.latest_checkpoint().id
-        target = Path(output or f"{re.sub(r'[^A-Za-z0-9._-]', '_', found.id)}.holdfast.tar")
+        ending = "tar" if unsealed or not manager.sealed else "sealed"
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", found.id)
+        target = Path(output or f"{name}.holdfast.{ending}")
         report = manager.export_session(
             found.id,
             target,

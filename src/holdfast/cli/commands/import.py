@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from holdfast.bundle import open_bundle
 from holdfast.cli.bundles import bundle_document, contents
 from holdfast.cli.frameworks import import_langgraph
 from holdfast.cli.options import Common, common_options
@@ -15,6 +14,7 @@ from holdfast.cli.progress import progress_bar
 from holdfast.cli.rolling import undo_command
 from holdfast.errors import SchemaMissing, StoreUnavailable
 from holdfast.sessions import SessionManager
+from holdfast.sessions.portable import verify_bundle
 
 
 @click.command("import", short_help="Take in a session that was exported.")
@@ -31,6 +31,7 @@ from holdfast.sessions import SessionManager
     "--restore", is_flag=True, help="Put the project's files back to its latest checkpoint."
 )
 @click.option("--no-files", is_flag=True, help="Take in the states only.")
+@click.option("--unsealed", is_flag=True, help="Take plain text into a sealed store.")
 @common_options
 def command(
     common: Common,
@@ -40,6 +41,7 @@ def command(
     session_id: str | None,
     restore: bool,
     no_files: bool,
+    unsealed: bool,
 ) -> None:
     """Take in a session that was exported. With --from: a framework's threads.
 
@@ -47,6 +49,9 @@ def command(
     what an export would write is refused, and nothing is changed. The session is there whole or not at all,
     with its ids, names, order and times. Importing it again changes nothing. A session of that id with other content is not touched: --as has it
     under another id.
+
+    A sealed bundle needs the key that it was sealed with, among those of the store. Into a sealed store,
+    one of plain text, which anybody may have made, is taken with --unsealed only.
 
     The files are stored for `holdfast rollback`. With --restore they are put back at once, behind a safety
     checkpoint: `holdfast undo` takes that back.
@@ -63,8 +68,10 @@ def command(
       holdfast import --from langgraph checkpoints.sqlite --to agent.db
     """
     if framework is not None:
-        if session_id or restore or no_files:
-            raise click.UsageError("--as, --restore and --no-files are for exported sessions")
+        if session_id or restore or no_files or unsealed:
+            raise click.UsageError(
+                "--as, --restore, --no-files and --unsealed are for exported sessions"
+            )
         import_langgraph(common, file, to)
         return
     if to is not None:
@@ -72,9 +79,17 @@ def command(
     if restore and no_files:
         raise click.UsageError("--restore needs the files that --no-files leaves out")
     path = Path(file)
-    with _opened(common, path) as manager, progress_bar("importing", quiet=common.json) as bar:
+    with (
+        _opened(common, path, unsealed=unsealed) as manager,
+        progress_bar("importing", quiet=common.json) as bar,
+    ):
         report = manager.import_bundle(
-            path, session_id=session_id, files=not no_files, restore=restore, progress=bar
+            path,
+            session_id=session_id,
+            files=not no_files,
+            restore=restore,
+            unsealed=unsealed,
+            progress=bar,
         )
     restored = restore and bool(report.bundle.trees)
     if common.json:
@@ -99,10 +114,10 @@ def command(
         print_line("files are back; to undo that: ", (undo_command(report.session_id), "cyan"))
 
 
-def _opened(common: Common, path: Path) -> SessionManager:
+def _opened(common: Common, path: Path, *, unsealed: bool) -> SessionManager:
     """Open the store; make one where there is none, but only for a bundle that is a good one."""
     try:
         return common.open()
     except (StoreUnavailable, SchemaMissing):
-        with open_bundle(path):
-            return common.open(create=True)
+        verify_bundle(path, unsealed=unsealed)
+        return common.open(create=True)
