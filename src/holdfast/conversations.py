@@ -28,7 +28,6 @@ from holdfast.locks import Lock
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
-    NewCheckpoint,
     SessionQuery,
     SessionRecord,
     Trim,
@@ -40,6 +39,7 @@ from holdfast.threads import (
     ThreadRecorders,
     check_cap,
     thread_agent,
+    thread_checkpoint,
     thread_session,
 )
 
@@ -231,23 +231,15 @@ class Conversations:
         for attempt in self._recorders.attempts(key, draft.state):
             with attempt as encoded:
                 stored = self._store.put(
-                    NewCheckpoint(
-                        id=checkpoint_id,
-                        session_id=thread_id,
+                    thread_checkpoint(
+                        replace(session, metadata=about),
+                        encoded,
+                        checkpoint_id,
                         namespace=namespace,
-                        name=checkpoint_id,
                         parent_id=None if last is None else last.id,
                         follows="" if last is None else last.record.external_id or last.id,
-                        manifest=encoded.manifest,
-                        refs=encoded.refs,
-                        chunks=encoded.chunks,
-                        expects=encoded.expects,
-                        size_bytes=encoded.size_bytes,
-                        checkpoint_type="auto",
-                        retention_class="step",
                         metadata=draft.metadata,
                         trim=self._trim,
-                        session=replace(session, metadata=about),
                     )
                 )
                 size = encoded.size_bytes

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,8 +19,9 @@ from uuid import UUID, uuid5
 
 from holdfast.errors import InvalidConfiguration, InvalidUrl
 from holdfast.locks import Lock
-from holdfast.model import NewAgent, NewSession, Payload
+from holdfast.model import TYPE_OF_CLASS, NewAgent, NewCheckpoint, NewSession, Payload, Trim
 from holdfast.recording import Attempt, Recorder
+from holdfast.state import EncodedState
 from holdfast.state.cache import ChunkCache
 from holdfast.state.refs import ReadChunks
 from holdfast.stores import Store, open_store
@@ -42,6 +44,53 @@ def thread_session(tenant: str, kind: str, thread_id: str) -> NewSession:
     """Return the session that a put creates when the thread is new."""
     agent = thread_agent(tenant, kind)
     return NewSession(id=thread_id, agent_id=agent.id, agent_type=kind, agent=agent)
+
+
+def thread_checkpoint(
+    session: NewSession,
+    encoded: EncodedState,
+    checkpoint_id: str,
+    *,
+    external_id: str | None = None,
+    namespace: str = "",
+    parent_id: str | None = None,
+    follows: str | None = None,
+    replace: bool = False,
+    run_id: str | None = None,
+    version: int = 1,
+    metadata: Mapping[str, Any] | None = None,
+    created_at: datetime | None = None,
+    expires_at: datetime | None = None,
+    trim: Trim,
+) -> NewCheckpoint:
+    """Return the draft of a thread's next checkpoint; see `NewCheckpoint`.
+
+    It is a step, named after the id by which its face knows it, and creates the session of a new thread.
+    """
+    return NewCheckpoint(
+        id=checkpoint_id,
+        session_id=session.id,
+        name=external_id or checkpoint_id,
+        manifest=encoded.manifest,
+        refs=encoded.refs,
+        chunks=encoded.chunks,
+        expects=encoded.expects,
+        size_bytes=encoded.size_bytes,
+        checkpoint_type=TYPE_OF_CLASS["step"],
+        retention_class="step",
+        namespace=namespace,
+        external_id=external_id,
+        parent_id=parent_id,
+        run_id=run_id,
+        version=version,
+        expires_at=expires_at,
+        metadata=metadata,
+        created_at=created_at,
+        replace=replace,
+        follows=follows,
+        trim=trim,
+        session=session,
+    )
 
 
 def check_cap(cap: float | None) -> int | None:

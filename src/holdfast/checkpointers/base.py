@@ -25,7 +25,7 @@ from holdfast.ids import (
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, Trim
 from holdfast.state import EncodedState
-from holdfast.threads import ThreadRecorders, check_cap, thread_session
+from holdfast.threads import ThreadRecorders, check_cap, thread_checkpoint, thread_session
 
 KIND: Final = "checkpointer"
 DEFAULT_SCHEMA: Final = "public"
@@ -230,24 +230,16 @@ class BaseCheckpointer(ABC):
     ) -> NewCheckpoint:
         # Expiry follows the real clock, since that is the one that databases look at.
         expires_at = None if self._ttl is None else datetime.now(UTC) + self._ttl
-        return NewCheckpoint(
-            id=checkpoint_id,
+        return thread_checkpoint(
+            thread_session(self._tenant, KIND, thread_id),
+            encoded,
+            checkpoint_id,
             external_id=checkpoint_id,
-            session_id=thread_id,
             namespace=self._namespace,
-            name=checkpoint_id,
-            manifest=encoded.manifest,
-            refs=encoded.refs,
-            chunks=encoded.chunks,
-            expects=encoded.expects,
-            size_bytes=encoded.size_bytes,
             version=version,
-            checkpoint_type="auto",
-            retention_class="step",
             expires_at=expires_at,
             created_at=created_at,
             trim=self._trim,
-            session=thread_session(self._tenant, KIND, thread_id),
         )
 
     def _query(

@@ -11,7 +11,6 @@ from holdfast.ids import is_uuid, new_id
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
-    NewCheckpoint,
     NewWrite,
     Trim,
     WriteRecord,
@@ -27,7 +26,13 @@ from holdfast.savers.values import (
 )
 from holdfast.state import StateEncoder, decode_state
 from holdfast.stores import Store, open_store
-from holdfast.threads import ThreadRecorders, check_cap, open_file, thread_session
+from holdfast.threads import (
+    ThreadRecorders,
+    check_cap,
+    open_file,
+    thread_checkpoint,
+    thread_session,
+)
 
 _KIND: Final = "saver"
 _PAGE: Final = 100
@@ -72,23 +77,15 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         for attempt in self._recorders.attempts((thread_id, namespace), checkpoint):
             with attempt as encoded:
                 self._store.put(
-                    NewCheckpoint(
-                        id=checkpoint_id,
+                    thread_checkpoint(
+                        session,
+                        encoded,
+                        checkpoint_id,
                         external_id=checkpoint_id,
-                        session_id=thread_id,
                         namespace=namespace,
-                        name=checkpoint_id,
                         parent_id=parent_id,
-                        manifest=encoded.manifest,
-                        refs=encoded.refs,
-                        chunks=encoded.chunks,
-                        expects=encoded.expects,
-                        size_bytes=encoded.size_bytes,
-                        checkpoint_type="auto",
-                        retention_class="step",
                         metadata=metadata,
                         trim=self._trim,
-                        session=session,
                     )
                 )
         return CheckpointConfig(thread_id, checkpoint_id, namespace)

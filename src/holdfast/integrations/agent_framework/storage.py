@@ -10,9 +10,15 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
 from holdfast.ids import new_id
 from holdfast.integrations.agent_framework.forms import Forms
-from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, SessionQuery, Trim
+from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, Trim
 from holdfast.stores import Store, open_store
-from holdfast.threads import ThreadRecorders, check_cap, thread_agent, thread_session
+from holdfast.threads import (
+    ThreadRecorders,
+    check_cap,
+    thread_agent,
+    thread_checkpoint,
+    thread_session,
+)
 from holdfast.waiting import in_thread
 
 _KIND: Final = "agent-framework"
@@ -103,21 +109,13 @@ class HoldfastCheckpointStorage:
         for attempt in self._recorders.attempts((workflow_name, ""), state):
             with attempt as encoded:
                 self._store.put(
-                    NewCheckpoint(
-                        id=row_id,
+                    thread_checkpoint(
+                        session,
+                        encoded,
+                        row_id,
                         external_id=checkpoint_id,
-                        session_id=workflow_name,
-                        name=checkpoint_id,
                         replace=True,
-                        manifest=encoded.manifest,
-                        refs=encoded.refs,
-                        chunks=encoded.chunks,
-                        expects=encoded.expects,
-                        size_bytes=encoded.size_bytes,
-                        checkpoint_type="auto",
-                        retention_class="step",
                         trim=self._trim,
-                        session=session,
                     )
                 )
 
