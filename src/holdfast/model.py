@@ -179,7 +179,8 @@ class NewCheckpoint:
 
     ``follows`` is the external id that the writer read as the newest of session and namespace, empty
     where it found none: if another one is the newest by now the put raises `StaleWriter`. A put that
-    replaces its own external id follows nothing.
+    replaces its own external id follows nothing. ``parent_is_newest`` asks no such thing: whichever is
+    the newest when this one is stored becomes its parent.
 
     ``fence`` is the token of the session's lease; without one nobody may hold the session.
 
@@ -201,6 +202,7 @@ class NewCheckpoint:
     namespace: str = ""
     external_id: str | None = None
     parent_id: str | None = None
+    parent_is_newest: bool = False
     label: str | None = None
     description: str | None = None
     run_id: str | None = None

@@ -72,6 +72,7 @@ class Emulation:
                 agent_id=agent_id,
                 stored_bytes=0,
                 created_at=stamp,
+                parent_id=draft["parent_id"],
                 label=draft["label"],
                 metadata=None,
                 content=params["content"],

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.savers import CheckpointConfig, StoreCheckpointSaver
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_statements import put_statement
 from tests.stores.postgres_drafts import checkpoint_draft, connect, schema_of
@@ -50,3 +51,13 @@ def test_who_works_alone_has_one_connection(store: PostgresStore) -> None:
     """Those that are still being made count, too."""
     store.put(checkpoint_draft())
     assert store._link._open_pool().get_stats()["pool_size"] == 1
+
+
+def test_a_saver_puts_with_one_statement_whatever_the_parent_is(store: PostgresStore) -> None:
+    saver = StoreCheckpointSaver(store)
+    pool = store._link._open_pool()
+    thread = CheckpointConfig("thread")
+    for config in (thread, thread, saver.put(thread, {"step": 0})):
+        before = pool.get_stats()["requests_num"]
+        saver.put(config, {"step": 1})
+        assert pool.get_stats()["requests_num"] - before == 1

@@ -68,10 +68,6 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         Raises `StateNotSerializable` for a value without an exact stored form.
         """
         thread_id, namespace = config.thread_id, config.namespace
-        parent_id = config.checkpoint_id
-        if parent_id is None:
-            latest = self._find(config)
-            parent_id = latest.id if latest is not None else None
         checkpoint_id = new_id()
         session = thread_session(self._store.tenant, _KIND, thread_id)
         for attempt in self._recorders.attempts((thread_id, namespace), checkpoint):
@@ -83,7 +79,8 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
                         checkpoint_id,
                         external_id=checkpoint_id,
                         namespace=namespace,
-                        parent_id=parent_id,
+                        parent_id=config.checkpoint_id,
+                        parent_is_newest=config.checkpoint_id is None,
                         metadata=metadata,
                         trim=self._trim,
                     )

@@ -1,7 +1,7 @@
 """The hash chain of a session: every stored checkpoint is one link of it.
 
     content = row digest of what the writer says: ids, names, class, git, manifest, references
-    link    = SHA-256(previous link, number, what the store adds: seq, agent, label, time …, content)
+    link    = SHA-256(previous link, number, what the store adds: seq, agent, parent, time …, content)
 
 A row keeps its number, the link before it and its own, so one row proves itself when it is read, and all
 rows of a session prove that none was taken out, put in or exchanged. A link that a trim, a deletion or a
@@ -35,8 +35,8 @@ GENESIS: Final = b""
 
 _COLUMNS: Final = [one.name for one in fields(CheckpointRecord)]
 _before_expiry = attrgetter(*_COLUMNS[: _COLUMNS.index("expires_at")])
-# What a writer says, but for flags: the store adds agent, seq, label, bytes, metadata and time.
-_said = itemgetter(0, 1, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 16, 17, 19, 22)
+# What a writer says, but for flags: the store adds agent, seq, parent, label, bytes, metadata and time.
+_said = itemgetter(0, 1, 3, 5, 7, 9, 10, 11, 12, 13, 14, 16, 17, 19, 22)
 
 
 def plain_digest(content: bytes) -> bytes:
@@ -67,7 +67,9 @@ def link_of(
 ) -> bytes:
     """Return the link that a row is, its metadata as the text that is stored."""
     content = content_digest(row_digest, tenant, row, manifest, refs)
-    return link_hash(previous, number, row[4], row[2], row[15], row[24], row[8], row[23], content)
+    return link_hash(
+        previous, number, row[4], row[2], row[15], row[24], row[6], row[8], row[23], content
+    )
 
 
 def record_row(record: CheckpointRecord, metadata: str | None) -> Row:
@@ -90,7 +92,7 @@ def draft_row(draft: NewCheckpoint) -> Row:
         draft.namespace,
         None,
         draft.external_id,
-        draft.parent_id,
+        None,
         draft.name,
         None,
         draft.description,
@@ -117,6 +119,7 @@ def link_hash(
     agent_id: str,
     stored_bytes: int,
     created_at: str,
+    parent_id: str | None,
     label: str | None,
     metadata: str | None,
     content: bytes,
@@ -126,12 +129,12 @@ def link_hash(
     PostgreSQL does the same in ``holdfast.link_hash``. Texts are preceded by their sizes, so no two
     rows are written alike; the content, which may be keyed, comes last.
     """
-    named = b"" if label is None else label.encode()
-    told = b"" if metadata is None else metadata.encode()
-    name_size = "-" if label is None else len(named)
-    told_size = "-" if metadata is None else len(told)
-    added = f"{number}\n{seq}\n{agent_id}\n{stored_bytes}\n{created_at}\n{name_size}\n{told_size}\n"
-    return hashlib.sha256(previous + added.encode() + named + told + content).digest()
+    texts = [None if text is None else text.encode() for text in (parent_id, label, metadata)]
+    sizes = "\n".join("-" if text is None else str(len(text)) for text in texts)
+    added = f"{number}\n{seq}\n{agent_id}\n{stored_bytes}\n{created_at}\n{sizes}\n"
+    return hashlib.sha256(
+        b"".join((previous, added.encode(), *filter(None, texts), content))
+    ).digest()
 
 
 def altered(checkpoint_id: str) -> CheckpointAltered:

@@ -150,6 +150,9 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
     check_flag(draft.git_uncommitted, "git_uncommitted")
     check_flag(draft.replace, "overwrite")
     check_flag(draft.pack_required, "pack_required")
+    check_flag(draft.parent_is_newest, "parent_is_newest")
+    if draft.parent_is_newest and draft.parent_id is not None:
+        raise InvalidIdentifier("a checkpoint whose parent is the newest names no other parent")
     check_fence(draft.fence)
     if draft.workspace_commit is not None:
         check_commit(draft.workspace_commit, "workspace commit")

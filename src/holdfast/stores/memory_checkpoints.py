@@ -89,7 +89,7 @@ class MemoryCheckpoints(MemorySessions):
             line = None if session is None else session.lines.get(draft.namespace)
             consumed = None if draft.consumes is None else self._consumable(draft, now)
             replaced, seq = ([], None) if line is None else _standing(line, draft, now)
-            if draft.follows is not None and seq is None and draft.follows != _newest(line, now):
+            if draft.follows is not None and seq is None and draft.follows != _followed(line, now):
                 raise stale_writer(draft)
             self._require_chunks(draft.expects, draft.chunks)
             if draft.pack_required:
@@ -103,6 +103,10 @@ class MemoryCheckpoints(MemorySessions):
             label = draft.label
             if label is not None and line is not None and label in line.by_label:
                 label = next_label(label, line.by_label)
+            parent_id = draft.parent_id
+            if draft.parent_is_newest:
+                newest = _newest(line, now)
+                parent_id = None if newest is None else newest.id
             payload = Payload(draft.manifest, draft.refs)
             record = CheckpointRecord(
                 id=draft.id,
@@ -111,7 +115,7 @@ class MemoryCheckpoints(MemorySessions):
                 namespace=draft.namespace,
                 seq=self._next_seq() if seq is None else seq,
                 external_id=draft.external_id,
-                parent_id=draft.parent_id,
+                parent_id=parent_id,
                 name=draft.name,
                 label=label,
                 description=draft.description,
@@ -341,12 +345,15 @@ def _standing(
     return replaced, seq
 
 
-def _newest(line: Line | None, now: datetime) -> str:
+def _newest(line: Line | None, now: datetime) -> CheckpointRecord | None:
+    stored = reversed(line.stored if line is not None else ())
+    return next((one.record for one in stored if visible(one.record, now)), None)
+
+
+def _followed(line: Line | None, now: datetime) -> str:
     """Return the external id of the newest checkpoint, or nothing."""
-    for one in reversed(line.stored if line is not None else ()):
-        if visible(one.record, now):
-            return one.record.external_id or one.record.id
-    return ""
+    newest = _newest(line, now)
+    return "" if newest is None else newest.external_id or newest.id
 
 
 def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) -> list[Checkpoint]:

@@ -224,14 +224,8 @@ class PostgresSessions(PostgresChain):
     def _content_of_copy(
         self, record: CheckpointRecord, payload: Payload, session_id: str, copies: Mapping[str, str]
     ) -> bytes:
-        """Return the digest of what a copy says: it has its own id, session and parent."""
-        parent = record.parent_id
-        copy = replace(
-            record,
-            id=copies[record.id],
-            session_id=session_id,
-            parent_id=None if parent is None else copies.get(parent, parent),
-        )
+        """Return the digest of what a copy says: it has its own id and session."""
+        copy = replace(record, id=copies[record.id], session_id=session_id)
         row = record_row(copy, None)
         manifest = payload.manifest.encode()
         return content_digest(self.row_digest, self.tenant, row, manifest, payload.refs)

@@ -127,6 +127,7 @@ def put_statement(
         "name": draft.name,
         "external_id": draft.external_id,
         "parent_id": draft.parent_id,
+        "parent_is_newest": draft.parent_is_newest,
         "label": draft.label,
         "description": draft.description,
         "checkpoint_type": draft.checkpoint_type,

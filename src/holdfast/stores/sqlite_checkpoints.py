@@ -79,7 +79,9 @@ class SqliteCheckpoints(SqliteSessions):
             if status == "completed":
                 raise session_completed(draft.session_id)
             if draft.follows is not None and seq is None:
-                self._require_newest(connection, draft, now)
+                _, newest = self._newest(connection, draft, now)
+                if (newest or "") != draft.follows:
+                    raise stale_writer(draft)
             if draft.consumes is not None:
                 self._consume(connection, draft, now)
             if replaced:
@@ -89,12 +91,16 @@ class SqliteCheckpoints(SqliteSessions):
             self._require_chunks(connection, draft.expects)
             if draft.pack_required:
                 self._require_packs(connection, [cast("str", draft.workspace_commit)])
+            parent_id = draft.parent_id
+            if draft.parent_is_newest:
+                parent_id, _ = self._newest(connection, draft, now)
             if seq is None:
                 (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
             row = rows.of_draft(
                 draft,
                 agent_id=agent_id,
                 seq=seq,
+                parent_id=parent_id,
                 label=label,
                 stored_bytes=stored_bytes,
                 expires_at=expires,
@@ -123,11 +129,13 @@ class SqliteCheckpoints(SqliteSessions):
         found = all_rows(connection, "sqlite.put.consumed", line)
         raise already_consumed(draft) if found else nothing_to_consume(draft)
 
-    def _require_newest(self, connection: apsw.Connection, draft: NewCheckpoint, now: str) -> None:
+    def _newest(
+        self, connection: apsw.Connection, draft: NewCheckpoint, now: str
+    ) -> tuple[str | None, str | None]:
+        """Return the id of the newest checkpoint beside the draft, and its external id."""
         line = (self.tenant, draft.session_id, draft.namespace, now)
         found = all_rows(connection, "sqlite.put.newest", line)
-        if (found[0][0] if found else "") != draft.follows:
-            raise stale_writer(draft)
+        return found[0] if found else (None, None)
 
     def _standing(
         self, connection: apsw.Connection, draft: NewCheckpoint, now: str

@@ -137,6 +137,7 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
             draft,
             agent_id=record.agent_id,
             seq=seq,
+            parent_id=draft.parent_id,
             label=draft.label,
             stored_bytes=record.stored_bytes,
             expires_at=_stamp(record.expires_at),

@@ -25,6 +25,7 @@ NOT_IN_THE_RECORD = {
     "refs",
     "chunks",
     "expects",
+    "parent_is_newest",
     "pack_required",
     "fence",
     "replace",

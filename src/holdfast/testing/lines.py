@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from threading import Barrier
 
 import pytest
@@ -61,6 +62,42 @@ class LineContract(Contract):
         again = checkpoint(owner.id, "b", external_id="b", follows="a", replace=True)
         assert store.put(again).created
         assert stored(store, owner.id) == ["b", "a"]
+
+    def test_the_newest_becomes_the_parent_of_who_asks_for_it(self, store: Store) -> None:
+        owner = session()
+        first = checkpoint(owner.id, "a", session=owner, parent_is_newest=True)
+        assert store.put(first).record.parent_id is None
+        other = checkpoint(owner.id, "sub", namespace="sub", parent_is_newest=True)
+        assert store.put(other).record.parent_id is None
+        store.put(checkpoint(owner.id, "old", expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+        second = checkpoint(owner.id, "b", external_id="b", parent_is_newest=True)
+        assert store.put(second).record.parent_id == first.id
+        assert store.put(second).record.parent_id == first.id
+        third = checkpoint(owner.id, "b", replace=True, parent_is_newest=True)
+        assert store.put(third).record.parent_id == first.id
+        [record] = store.list_checkpoints(CheckpointQuery(id=third.id))
+        assert record.parent_id == first.id
+
+    def test_many_whose_parent_is_the_newest_are_one_line(self, store: Store) -> None:
+        owner = session()
+        store.put(checkpoint(owner.id, "a", session=owner))
+        start = Barrier(6)
+
+        def go_on(number: int) -> None:
+            start.wait()
+            store.put(checkpoint(owner.id, f"n{number}", parent_is_newest=True))
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(go_on, range(6)))
+        line = store.list_checkpoints(CheckpointQuery(session_id=owner.id))
+        assert [one.parent_id for one in line] == [*(one.id for one in line[1:]), None]
+
+    def test_a_parent_is_named_or_the_newest(self, store: Store) -> None:
+        owner = session()
+        draft = checkpoint(owner.id, "a", session=owner, parent_id=new_id(), parent_is_newest=True)
+        with pytest.raises(InputError, match="names no other parent"):
+            store.put(draft)
+        assert stored(store, owner.id) == []
 
     def test_of_many_that_follow_one_checkpoint_exactly_one_wins(self, store: Store) -> None:
         owner = session()

@@ -726,7 +726,8 @@ WITH place AS (
         %(created_at)s::timestamptz, %(restored_at)s::timestamptz, p.number, p.previous,
         holdfast.link_hash(
             p.previous, p.number, p.seq, %(agent_id)s::uuid, %(stored_bytes)s::bigint,
-            %(created_at)s::timestamptz, %(label)s::text, %(metadata)s::jsonb, %(content)b::bytea)
+            %(created_at)s::timestamptz, %(parent_id)s::text, %(label)s::text,
+            %(metadata)s::jsonb, %(content)b::bytea)
     FROM place AS p
     ON CONFLICT (id) DO NOTHING
     RETURNING c.chain_number, c.chain_hash)

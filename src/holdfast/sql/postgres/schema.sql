@@ -881,16 +881,18 @@ END $$;
 -- its writer says. Texts are preceded by their sizes. The library does the same.
 CREATE FUNCTION holdfast.link_hash(
     p_previous bytea, p_number bigint, p_seq bigint, p_agent uuid, p_stored bigint,
-    p_created timestamptz, p_label text, p_metadata jsonb, p_content bytea
+    p_created timestamptz, p_parent text, p_label text, p_metadata jsonb, p_content bytea
 )
 RETURNS bytea
 LANGUAGE sql STABLE AS $$
     SELECT sha256(p_previous || convert_to(
         p_number || E'\n' || p_seq || E'\n' || p_agent || E'\n' || p_stored || E'\n'
         || to_char(p_created AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || E'\n'
+        || coalesce(octet_length(p_parent)::text, '-') || E'\n'
         || coalesce(octet_length(p_label)::text, '-') || E'\n'
         || coalesce(octet_length(p_metadata::text)::text, '-') || E'\n'
-        || coalesce(p_label, '') || coalesce(p_metadata::text, ''), 'UTF8') || p_content)
+        || coalesce(p_parent, '') || coalesce(p_label, '') || coalesce(p_metadata::text, ''),
+        'UTF8') || p_content)
 $$;
 
 -- Leaves tombstones for links of a session that the caller has locked: one for each run of numbers,
@@ -1145,10 +1147,18 @@ BEGIN
             draft.label := holdfast.free_label(
                 p_tenant, draft.session_id, draft.namespace, p_draft ->> 'label');
         END IF;
+        IF (p_draft -> 'parent_is_newest')::boolean THEN
+            draft.parent_id := (
+                SELECT c.id FROM holdfast.session_checkpoints AS c
+                 WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
+                   AND c.namespace = draft.namespace
+                   AND (c.expires_at IS NULL OR c.expires_at > moment)
+                 ORDER BY c.seq DESC LIMIT 1);
+        END IF;
         draft.seq := coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'));
         draft.chain_hash := holdfast.link_hash(
             owner.chain_head, draft.chain_number, draft.seq, owner.agent_id, draft.stored_bytes,
-            draft.created_at, draft.label, draft.metadata, p_content);
+            draft.created_at, draft.parent_id, draft.label, draft.metadata, p_content);
         INSERT INTO holdfast.session_checkpoints AS c (
             tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
             description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
@@ -1441,7 +1451,8 @@ BEGIN
         size := octet_length(source.manifest) + octet_length(source.refs);
         link := holdfast.link_hash(
             stored.chain_head, stored.chain_length + 1, place, stored.agent_id, size,
-            source.created_at, source.label, source.metadata, source.content);
+            source.created_at, source.new_parent_id, source.label, source.metadata,
+            source.content);
         INSERT INTO holdfast.session_checkpoints (
             tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
             description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
@@ -1694,4 +1705,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:0864b9d461c16cd13320fc518b295e1db5ca507a5c4422b1ae5fa33f86fd3e54');
+    (1, 'sha256:b2b0c6dea141bf44c90ff463bca81c422b2874d78d1539bc56069e20a55e7fac');

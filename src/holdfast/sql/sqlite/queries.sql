@@ -435,7 +435,7 @@ SELECT 'label', id, seq, 1, expires_at <= ? FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND namespace = ? AND label = ?;
 
 -- name: sqlite.put.newest
-SELECT coalesce(external_id, id) FROM session_checkpoints
+SELECT id, coalesce(external_id, id) FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND namespace = ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY seq DESC LIMIT 1;
 
