@@ -1,8 +1,11 @@
-"""The door to a store: open it, start sessions, find them again, keep house."""
+"""The door to a store: open it, start sessions and find them again.
+
+What else a manager can do stands in its parts: `agents`, `looking`, `travelling`, `housekeeping`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -11,42 +14,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.config import RedactionSettings, load_config
-from holdfast.errors import (
-    AgentNotFound,
-    HoldfastError,
-    IllegalTransition,
-    InvalidFilter,
-    InvalidIdentifier,
-    SessionNotFound,
-    WorkspaceRefused,
-)
+from holdfast.errors import HoldfastError, IllegalTransition, InvalidIdentifier, SessionNotFound
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
 from holdfast.leases import Leases
 from holdfast.model import (
-    AGENT_STATUSES,
     LEASE_TTL,
     SESSION_STATUSES,
-    AgentRecord,
-    CheckpointQuery,
-    GcReport,
-    KeyReport,
     NewAgent,
     NewSession,
     SessionQuery,
     SessionRecord,
-    SessionUsage,
 )
 from holdfast.redaction import Redact, Redaction, Secrets
-from holdfast.retention import Decision, Policy
-from holdfast.sessions import erasing, upkeep
-from holdfast.sessions.checkpoint import Checkpoint
-from holdfast.sessions.comparison import Comparison, compare, compare_rollback, count_changes
-from holdfast.sessions.erasing import Erasure
+from holdfast.retention import Policy
+from holdfast.sessions.agents import ManagedAgents, one_of
 from holdfast.sessions.files import Capture, limits_from
 from holdfast.sessions.held import TASK_BYTES, Surroundings
-from holdfast.sessions.inspection import StoredSecret, find_stored_secrets
-from holdfast.sessions.lookup import get_record_anywhere, get_session_record
-from holdfast.sessions.rollback import RollbackReport
+from holdfast.sessions.housekeeping import KeptStore
+from holdfast.sessions.looking import StoredCheckpoints
+from holdfast.sessions.lookup import get_session_record
 from holdfast.sessions.session import Session
 from holdfast.sessions.travelling import TravellingSessions
 from holdfast.sessions.unfinished import (
@@ -55,19 +41,14 @@ from holdfast.sessions.unfinished import (
     interrupt_held,
     latest_unfinished,
 )
-from holdfast.sessions.upkeep import StorageReport
 from holdfast.stores import Store, open_store
-from holdfast.verification import VerifyReport
-from holdfast.workspace.base import Limits, SavedFile, Skipped, Usage
-from holdfast.workspace.git import Workspace
+from holdfast.workspace.base import Limits
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
 
-_LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
-
-class SessionManager(TravellingSessions):
+class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptStore):
     """Creates, finds and resumes sessions in one store.
 
     with SessionManager.open() as manager:
@@ -195,13 +176,6 @@ class SessionManager(TravellingSessions):
         """The project's directory, as sessions say where they were created."""
         return self._around.place
 
-    @property
-    def workspace(self) -> Workspace:
-        """The project's files. Raises `WorkspaceRefused` where they are left alone."""
-        if self._around.files is None:
-            raise WorkspaceRefused(_LEFT_ALONE)
-        return self._around.files.workspace
-
     def close(self) -> None:
         """Give back the leases of all sessions and release the store. Closing twice is fine."""
         self._leases.close()
@@ -217,66 +191,6 @@ class SessionManager(TravellingSessions):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    # Agents ----------------------------------------------------------------------------------
-
-    def create_agent(
-        self,
-        name: str,
-        *,
-        agent_type: str,
-        parent_id: str | None = None,
-        status: str = "idle",
-        metadata: Mapping[str, Any] | None = None,
-        agent_id: str | None = None,
-    ) -> AgentRecord:
-        """Store an agent; below a parent, its depth is the parent's plus one."""
-        return self._store.create_agent(
-            NewAgent(
-                id=check_uuid(agent_id, "agent id") if agent_id is not None else new_id(),
-                name=check_text(name, "agent name", NAME_BYTES),
-                agent_type=check_text(agent_type, "agent_type", NAME_BYTES),
-                status=_one_of(status, AGENT_STATUSES, "status"),
-                parent_id=check_uuid(parent_id, "parent id") if parent_id is not None else None,
-                metadata=self._around.redaction.document(metadata),
-            )
-        )
-
-    def get_agent(self, agent_id: str) -> AgentRecord:
-        """Return an agent."""
-        found = self._store.find_agent(check_uuid(agent_id, "agent id"))
-        if found is None:
-            raise AgentNotFound(f"no agent {agent_id}")
-        return found
-
-    def list_agents(
-        self, *, status: str | None = None, parent_id: str | None = None, limit: int | None = None
-    ) -> list[AgentRecord]:
-        """List agents, most recently created first."""
-        return self._store.list_agents(status=status, parent_id=parent_id, limit=limit)
-
-    def update_agent(
-        self,
-        agent_id: str,
-        *,
-        status: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> AgentRecord:
-        """Change an agent's status or replace its metadata."""
-        if status is not None:
-            _one_of(status, AGENT_STATUSES, "status")
-        return self._store.update_agent(
-            agent_id, status=status, metadata=self._around.redaction.document(metadata)
-        )
-
-    def latest_checkpoint(self, agent_id: str) -> Checkpoint | None:
-        """Return an agent's newest checkpoint over all of its sessions, or None."""
-        record = self._store.latest_of_agent(check_uuid(agent_id, "agent id"))
-        return Checkpoint.of(record, self._store) if record is not None else None
-
-    def get_checkpoint(self, checkpoint_id: str) -> Checkpoint:
-        """Look at a checkpoint of whatever session by its id or label, without restoring it."""
-        return Checkpoint.of(get_record_anywhere(self._store, checkpoint_id), self._store)
 
     # Sessions --------------------------------------------------------------------------------
 
@@ -457,7 +371,7 @@ class SessionManager(TravellingSessions):
     ) -> list[SessionRecord]:
         """List sessions, most recently created first, completed ones included."""
         if status is not None:
-            _one_of(status, SESSION_STATUSES, "status")
+            one_of(status, SESSION_STATUSES, "status")
         query = SessionQuery(
             status=status,
             agent_type=agent_type,
@@ -466,188 +380,3 @@ class SessionManager(TravellingSessions):
             limit=limit,
         )
         return self._store.list_sessions(query)
-
-    # Checkpoints and their files ------------------------------------------------------------
-
-    def list_quarantined(self, session_id: str | None = None) -> list[Checkpoint]:
-        """List checkpoints that failed verification and are not used, newest first.
-
-        Those of one session, whose id must be given in full, or of all; in every namespace.
-        """
-        query = CheckpointQuery(session_id, quarantined=True)
-        return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
-
-    def diff(
-        self,
-        before: Checkpoint | None = None,
-        after: Checkpoint | None = None,
-        *,
-        state: bool = True,
-        files: bool = True,
-        text: bool = True,
-        paths: Sequence[str] = (),
-    ) -> Comparison:
-        """Tell what differs between two checkpoints, or between one and the present.
-
-        None is the present: the state that the session would go on from, and the project's files as
-        they are. With ``paths`` (files or directories) only those are compared; without ``text`` no
-        content is.
-        """
-        return compare(
-            before,
-            after,
-            files=self._around.files,
-            present_state=self._present_state,
-            with_state=state,
-            with_files=files,
-            text=text,
-            paths=paths,
-        )
-
-    def diff_of(self, report: RollbackReport, *, text: bool = True) -> Comparison:
-        """Tell in full what a rollback that was only looked at (``dry_run``) would change."""
-        return compare_rollback(
-            report, files=self._around.files, present_state=self._present_state, text=text
-        )
-
-    def _present_state(self, session_id: str) -> dict[str, Any]:
-        return self.get_session(session_id).present_state()
-
-    def list_files(self, checkpoint: Checkpoint) -> list[SavedFile]:
-        """List the files that a checkpoint holds. Raises `SnapshotNotFound` when it holds none."""
-        return self.workspace.list_files(self._snapshot_of(checkpoint))
-
-    def list_skipped(self, checkpoint: Checkpoint) -> list[Skipped]:
-        """List what a checkpoint could not hold, with reasons."""
-        return self.workspace.skipped(self._snapshot_of(checkpoint))
-
-    def read_file(self, checkpoint: Checkpoint, path: str) -> bytes:
-        """Return a file's bytes as a checkpoint holds them, verified; nothing is restored."""
-        return self.workspace.read(self._snapshot_of(checkpoint), path)
-
-    def count_changed_files(self, checkpoints: Sequence[Checkpoint]) -> dict[str, int]:
-        """Count the files that changed before each checkpoint, by its id.
-
-        ``checkpoints`` come newest first, as listed. One is left out if nothing before it is known, or
-        its files are not on this machine.
-        """
-        if self._around.files is None or not any(one.workspace_commit for one in checkpoints):
-            return {}
-        return count_changes(self._around.files, checkpoints)
-
-    def _snapshot_of(self, checkpoint: Checkpoint) -> str:
-        if self._around.files is None:
-            raise WorkspaceRefused(_LEFT_ALONE)
-        return self._around.files.of(checkpoint.record)
-
-    def delete_session(self, session_id: str) -> Erasure:
-        """Erase a session with its checkpoints, logs, effects, and all content that nothing else shares.
-
-        Its snapshots of files go from this project too. The id must be given in full. Raises
-        `SessionNotFound`.
-        """
-        done = erasing.erase_session(
-            self._store,
-            self._around.files,
-            self._around.project_dir,
-            check_session_id(session_id),
-        )
-        if done is None:
-            raise SessionNotFound(f"no session {session_id!r}; nothing was erased")
-        return done
-
-    def erase_tenant(self) -> Erasure:
-        """Erase all that this tenant has in the store: sessions, agents, content, snapshots of files.
-
-        Other tenants keep what is theirs, also where it is the same.
-        """
-        return erasing.erase_tenant(self._store, self._around.files, self._around.project_dir)
-
-    # Upkeep ----------------------------------------------------------------------------------
-
-    def usage(self) -> list[SessionUsage]:
-        """Return counts and sizes per session."""
-        return self._store.session_usage()
-
-    def gc(self, *, dry_run: bool = False) -> GcReport:
-        """Free chunks and file snapshots that nothing refers to; safe beside running saves."""
-        return upkeep.collect(self._store, self._around.files, dry_run=dry_run)
-
-    def count_keys(self) -> KeyReport:
-        """Count the values that each key of a sealed store has sealed; nothing is changed."""
-        from holdfast.rotation import count_keys
-
-        return count_keys(self._store)
-
-    def rotate_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
-        """Seal everything again that an older key than the current one has sealed.
-
-        Safe beside running work; each batch is one transaction. What was done when it is interrupted
-        stays done, and it can be repeated. ``progress`` is called with the number of values looked at.
-        """
-        from holdfast.rotation import rotate
-
-        return rotate(self._store, progress=progress)
-
-    def back_up(self, target: str | Path) -> None:
-        """Write a consistent copy of an embedded database to a new file, beside running saves.
-
-        Use this rather than copying the file: what is in its log only would be missing. The snapshots
-        of files are in the project's ``.agents/workspace.git`` and are not in the copy.
-        """
-        self._store.back_up(Path(target))
-
-    def file_usage(self) -> Usage:
-        """Return what the snapshots of the project's files take on disk."""
-        return self.workspace.usage()
-
-    def storage(self) -> StorageReport:
-        """Return what all of it takes: states, file snapshots, packs for other machines."""
-        return upkeep.measure(self._store, self._around.files)
-
-    def prune(
-        self,
-        *,
-        dry_run: bool = False,
-        keep: int | None = None,
-        max_age: timedelta | None = None,
-        max_bytes: int | None = None,
-    ) -> list[Decision]:
-        """Apply the retention rules everywhere and return each decision with its reason.
-
-        ``keep`` bounds the checkpoints of class step per session; ``max_age`` and ``max_bytes``
-        apply to all that is neither kept until deleted nor protected. With ``dry_run`` nothing is removed.
-        """
-        return upkeep.prune(
-            self._store,
-            self._around.policy,
-            dry_run=dry_run,
-            keep=keep,
-            max_age=max_age,
-            max_bytes=max_bytes,
-        )
-
-    def verify(
-        self, *, deep: bool = False, progress: Callable[[int], None] | None = None
-    ) -> VerifyReport:
-        """Read every checkpoint, its files too, and re-derive every digest; nothing is changed.
-
-        With ``deep`` every hash chain, every chunk and pending write and the structures of the database
-        too. A checkpoint that fails is in quarantine then until it verifies again, and one that does is
-        released; nothing is removed.
-        """
-        return upkeep.verify(self._store, self._around.files, deep=deep, progress=progress)
-
-    def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
-        """Find secrets that are stored, by the rules of redaction; nothing is changed.
-
-        With ``files`` also in the files of each session's latest checkpoint.
-        """
-        chosen = self._around.files if files else None
-        return list(find_stored_secrets(self._store, self._around.redaction.looking(), chosen))
-
-
-def _one_of(value: str, allowed: tuple[Any, ...], what: str) -> Any:
-    if value not in allowed:
-        raise InvalidFilter(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
-    return value

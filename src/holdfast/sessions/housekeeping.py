@@ -1,0 +1,140 @@
+"""What a manager can do for a store as a whole: measure, free, prune, verify, seal anew, erase."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast.errors import SessionNotFound
+from holdfast.ids import check_session_id
+from holdfast.model import GcReport, KeyReport, SessionUsage
+from holdfast.retention import Decision
+from holdfast.sessions import erasing, upkeep
+from holdfast.sessions.erasing import Erasure
+from holdfast.sessions.held import Surroundings
+from holdfast.sessions.inspection import StoredSecret, find_stored_secrets
+from holdfast.sessions.upkeep import StorageReport
+from holdfast.stores import Store
+from holdfast.verification import VerifyReport
+from holdfast.workspace.base import Usage
+from holdfast.workspace.git import Workspace
+
+
+class KeptStore(ABC):
+    """A store, and the snapshots of files that belong to it, to be kept in order."""
+
+    _store: Store
+    _around: Surroundings
+
+    @property
+    @abstractmethod
+    def workspace(self) -> Workspace:
+        """See `SessionManager.workspace`."""
+
+    def usage(self) -> list[SessionUsage]:
+        """Return counts and sizes per session."""
+        return self._store.session_usage()
+
+    def gc(self, *, dry_run: bool = False) -> GcReport:
+        """Free chunks and file snapshots that nothing refers to; safe beside running saves."""
+        return upkeep.collect(self._store, self._around.files, dry_run=dry_run)
+
+    def count_keys(self) -> KeyReport:
+        """Count the values that each key of a sealed store has sealed; nothing is changed."""
+        from holdfast.rotation import count_keys
+
+        return count_keys(self._store)
+
+    def rotate_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
+        """Seal everything again that an older key than the current one has sealed.
+
+        Safe beside running work; each batch is one transaction. What was done when it is interrupted
+        stays done, and it can be repeated. ``progress`` is called with the number of values looked at.
+        """
+        from holdfast.rotation import rotate
+
+        return rotate(self._store, progress=progress)
+
+    def back_up(self, target: str | Path) -> None:
+        """Write a consistent copy of an embedded database to a new file, beside running saves.
+
+        Use this rather than copying the file: what is in its log only would be missing. The snapshots
+        of files are in the project's ``.agents/workspace.git`` and are not in the copy.
+        """
+        self._store.back_up(Path(target))
+
+    def file_usage(self) -> Usage:
+        """Return what the snapshots of the project's files take on disk."""
+        return self.workspace.usage()
+
+    def storage(self) -> StorageReport:
+        """Return what all of it takes: states, file snapshots, packs for other machines."""
+        return upkeep.measure(self._store, self._around.files)
+
+    def prune(
+        self,
+        *,
+        dry_run: bool = False,
+        keep: int | None = None,
+        max_age: timedelta | None = None,
+        max_bytes: int | None = None,
+    ) -> list[Decision]:
+        """Apply the retention rules everywhere and return each decision with its reason.
+
+        ``keep`` bounds the checkpoints of class step per session; ``max_age`` and ``max_bytes``
+        apply to all that is neither kept until deleted nor protected. With ``dry_run`` nothing is removed.
+        """
+        return upkeep.prune(
+            self._store,
+            self._around.policy,
+            dry_run=dry_run,
+            keep=keep,
+            max_age=max_age,
+            max_bytes=max_bytes,
+        )
+
+    def verify(
+        self, *, deep: bool = False, progress: Callable[[int], None] | None = None
+    ) -> VerifyReport:
+        """Read every checkpoint, its files too, and re-derive every digest; nothing is changed.
+
+        With ``deep`` every hash chain, every chunk and pending write and the structures of the database
+        too. A checkpoint that fails is in quarantine then until it verifies again, and one that does is
+        released; nothing is removed.
+        """
+        return upkeep.verify(self._store, self._around.files, deep=deep, progress=progress)
+
+    def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
+        """Find secrets that are stored, by the rules of redaction; nothing is changed.
+
+        With ``files`` also in the files of each session's latest checkpoint.
+        """
+        chosen = self._around.files if files else None
+        return list(find_stored_secrets(self._store, self._around.redaction.looking(), chosen))
+
+    # Erasing ----------------------------------------------------------------------------------
+
+    def delete_session(self, session_id: str) -> Erasure:
+        """Erase a session with its checkpoints, logs, effects, and all content that nothing else shares.
+
+        Its snapshots of files go from this project too. The id must be given in full. Raises
+        `SessionNotFound`.
+        """
+        done = erasing.erase_session(
+            self._store,
+            self._around.files,
+            self._around.project_dir,
+            check_session_id(session_id),
+        )
+        if done is None:
+            raise SessionNotFound(f"no session {session_id!r}; nothing was erased")
+        return done
+
+    def erase_tenant(self) -> Erasure:
+        """Erase all that this tenant has in the store: sessions, agents, content, snapshots of files.
+
+        Other tenants keep what is theirs, also where it is the same.
+        """
+        return erasing.erase_tenant(self._store, self._around.files, self._around.project_dir)
