@@ -1,21 +1,17 @@
-"""One session: everything that can be done with it, over what `saving` and `held` know."""
+"""One session: everything that can be done with it, over what `stepping`, `saving`, `reading` and `held` know."""
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any
 
 from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.brief import Brief
-from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict, error_document
-from holdfast.errors import (
-    CheckpointProtected,
-    HoldfastError,
-)
+from holdfast.effects import error_document
+from holdfast.errors import CheckpointProtected, HoldfastError
 from holdfast.ids import check_name, check_session_id, new_id
 from holdfast.leases import Hold
 from holdfast.model import (
@@ -34,16 +30,13 @@ from holdfast.sessions.files import Captured
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
-from holdfast.sessions.saving import SavingSession
+from holdfast.sessions.stepping import SteppingSession
 from holdfast.stores.base import Store, first
 from holdfast.stores.chain import breaks
 from holdfast.stores.checks import as_utc
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class Session(SavingSession):
+class Session(SteppingSession):
     """One line of work of one agent. Get one from a `SessionManager`.
 
     A session object may be used from several threads; each call is atomic on its own. One that was
@@ -165,82 +158,6 @@ class Session(SavingSession):
         )
         self._savers.add(saver)
         return saver
-
-    # Effects -----------------------------------------------------------------------------
-
-    def step(
-        self,
-        name: str,
-        function: Callable[..., R],
-        /,
-        *args: Any,
-        key: str | None = None,
-        policy: str = "fail",
-        reconcile: Callable[[Effect], Verdict | None] | None = None,
-        idempotent: bool = False,
-        **kwargs: Any,
-    ) -> R:
-        """Call ``function`` with the arguments and record it, so that it runs once, over crashes too.
-
-        A step that an earlier run has finished returns what it returned then. Which one that is
-        follows from name and arguments, or from ``key``, which names one effect of this session:
-        with other arguments it raises `EffectMismatch`. A step that began and whose end nobody
-        recorded, or that failed, follows its ``policy``: ``"fail"`` raises `EffectUnknown` or
-        `EffectFailed`, ``"retry"`` runs it again, ``"ask"`` does what ``reconcile(effect)`` answers:
-        ``effect.happened(result)``, ``effect.did_not_happen()``, or None for neither.
-
-        A function with a parameter ``idempotency_key`` is handed one that is the same in every
-        attempt. A step declared ``idempotent`` may run twice without harm: only its end is recorded.
-        """
-        call = Call(name, function, args, kwargs, key, policy, reconcile, idempotent)
-        return cast("R", self.open_ledger().run(call))
-
-    @overload
-    def effect(self, function: Callable[P, R], /) -> Callable[P, R]: ...
-
-    @overload
-    def effect(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        key: Callable[..., str] | str | None = None,
-        policy: str = "fail",
-        reconcile: Callable[[Effect], Verdict | None] | None = None,
-        idempotent: bool = False,
-    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-
-    def effect(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        key: Callable[..., str] | str | None = None,
-        policy: str = "fail",
-        reconcile: Callable[[Effect], Verdict | None] | None = None,
-        idempotent: bool = False,
-    ) -> Callable[..., Any]:
-        """Make every call of a function a `step`, called like the function; also with options.
-
-        ``key`` may be a function of the same arguments: ``@session.effect(key=lambda order: order.id)``.
-        """
-
-        declared = Declaration(name, key, policy, reconcile, idempotent)
-
-        def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(body)
-            def recorded(*args: Any, **kwargs: Any) -> Any:
-                return self.open_ledger().run(declared.call(body, args, kwargs))
-
-            return recorded
-
-        return decorate if function is None else decorate(function)
-
-    def effects(self, *, status: str | None = None, limit: int | None = None) -> list[Effect]:
-        """List the recorded effects of the session, in the order of their last start."""
-        return self._ledger.effects(status=status, limit=limit)
 
     # Going on ----------------------------------------------------------------------------
 
@@ -501,11 +418,6 @@ class Session(SavingSession):
     def settle(self) -> None:
         """Store what a rollback of this session that was killed had still to store."""
         self._rollbacks.settle()
-
-    def open_ledger(self) -> Ledger:
-        """Return what runs and records the steps of this session; a completed one takes none."""
-        self._check_open()
-        return self._ledger
 
     def _flush(self) -> None:
         for saver in list(self._savers):
