@@ -43,7 +43,8 @@ from holdfast.model import (
 )
 from holdfast.state import decode_state
 from holdfast.state.cache import ChunkCache
-from holdfast.stores.checks import check_commit, check_copied, check_copy
+from holdfast.stores.checks import check_commit
+from holdfast.stores.copy_checks import check_copied, check_copy
 
 _START_BYTES: Final = 1024
 _MANIFEST_BYTES: Final = 1 << 26

@@ -15,7 +15,8 @@ from holdfast.model import (
     SessionRecord,
     WriteCopy,
 )
-from holdfast.stores.checks import check_copied, check_copy, check_filter, document_text
+from holdfast.stores.checks import check_filter, document_text
+from holdfast.stores.copy_checks import check_copied, check_copy
 from holdfast.stores.memory_effects import MemoryEffects
 from holdfast.stores.memory_tables import (
     Agent,

@@ -20,7 +20,8 @@ from holdfast.model import (
     WriteCopy,
 )
 from holdfast.stores.chain import content_digest, record_row
-from holdfast.stores.checks import as_utc, check_copied, check_copy, check_filter, document_text
+from holdfast.stores.checks import as_utc, check_filter, document_text
+from holdfast.stores.copy_checks import check_copied, check_copy
 from holdfast.stores.postgres_connection import AnyConnection, execute
 from holdfast.stores.postgres_effects import PostgresEffects
 from holdfast.stores.postgres_statements import (

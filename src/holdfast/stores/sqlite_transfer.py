@@ -21,7 +21,8 @@ from holdfast.model import (
 )
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.chain import GENESIS, link_of
-from holdfast.stores.checks import check_copied, check_copy, check_filter, document_text
+from holdfast.stores.checks import check_filter, document_text
+from holdfast.stores.copy_checks import check_copied, check_copy
 from holdfast.stores.sqlite_access import all_rows, hex_list
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
 from holdfast.stores.sqlite_effects import SqliteEffects
