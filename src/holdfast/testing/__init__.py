@@ -17,15 +17,18 @@ It needs pytest, which nothing else in the package does. For `holdfast.stores.ba
 
 from __future__ import annotations
 
+from holdfast.testing.agents import AgentContract
 from holdfast.testing.chain import ChainContract
 from holdfast.testing.checkpointers import CheckpointerContract
 from holdfast.testing.checkpoints import CheckpointContract
 from holdfast.testing.content import ContentContract
+from holdfast.testing.copies import CopyContract
 from holdfast.testing.effects import EffectContract
 from holdfast.testing.labels import LabelContract
 from holdfast.testing.leases import LeaseContract
 from holdfast.testing.lines import LineContract
 from holdfast.testing.listings import ListingContract
+from holdfast.testing.logs import LogContract
 from holdfast.testing.packs import PackContract
 from holdfast.testing.quarantine import QuarantineContract
 from holdfast.testing.restoring import RestoringContract
@@ -41,7 +44,10 @@ __all__ = ["CheckpointerContract", "SaverContract", "StoreContract"]
 
 
 class StoreContract(
+    AgentContract,
     SessionContract,
+    CopyContract,
+    LogContract,
     CheckpointContract,
     ChainContract,
     QuarantineContract,
