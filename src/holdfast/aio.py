@@ -15,13 +15,13 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from holdfast.autosave import INTERVAL, Clock
 from holdfast.autosave.twin import AsyncAutosave, LoopProvider
 from holdfast.brief import Brief
 from holdfast.bundle import BundleReport
+from holdfast.closing import AsyncClosing
 from holdfast.config import RedactionSettings
 from holdfast.effects import Call, Declaration, Effect, Verdict
 from holdfast.errors import StoreClosed
@@ -108,7 +108,7 @@ def _loaded(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-class AsyncSession:
+class AsyncSession(AsyncClosing):
     """The twin of `Session`."""
 
     def __init__(self, session: Session, threads: Threads) -> None:
@@ -185,17 +185,6 @@ class AsyncSession:
         """See `Session.close`."""
         # Not in our own threads, which may have ended with the manager.
         await in_thread(self._session.close, release=release)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def get_state(self) -> dict[str, Any]:
         """See `Session.get_state`."""
@@ -549,7 +538,7 @@ class AsyncSession:
         return await self._run(self._session.logs, level=level, limit=limit, offset=offset)
 
 
-class AsyncSessionManager:
+class AsyncSessionManager(AsyncClosing):
     """The twin of `SessionManager`.
 
     async with await AsyncSessionManager.open() as manager:
@@ -662,17 +651,6 @@ class AsyncSessionManager:
         # Not in our own threads: they may have ended, and they cannot wait for themselves.
         await in_thread(self._manager.close)
         await in_thread(self._threads.shut_down)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def create_agent(
         self,

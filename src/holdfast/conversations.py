@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from holdfast.closing import Closing
 from holdfast.errors import StaleWriter
 from holdfast.ids import check_namespace, check_session_id, new_id
 from holdfast.locks import Lock
@@ -86,7 +87,7 @@ conversation from then on.
 """
 
 
-class Conversations:
+class Conversations(Closing):
     """The conversations of one kind of face in a store. It may be used from several threads."""
 
     def __init__(
@@ -207,12 +208,6 @@ class Conversations:
         """Close the store if it was opened here; closing twice is fine."""
         if self._owned:
             self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def _is_newest(self, key: ThreadKey, version: Version | None) -> bool:
         head = self.head(*key)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from holdfast.closing import AsyncClosing
 from holdfast.errors import (
     InvalidConfiguration,
     InvalidFilter,
@@ -47,7 +47,7 @@ class SnapshotInfo:
     size_bytes: int
 
 
-class BaseCheckpointer(ABC):
+class BaseCheckpointer(AsyncClosing):
     """Keeps snapshots by thread.
 
     ``max_checkpoints_per_thread`` is exact after every put, the oldest go, and the newest never
@@ -174,17 +174,6 @@ class BaseCheckpointer(ABC):
     async def close(self) -> None:
         """Release what the checkpointer opened itself."""
         return
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # What a backend adds -------------------------------------------------------------------------
 

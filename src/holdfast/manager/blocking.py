@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from holdfast.closing import Closing
 from holdfast.config import (
     AGENTS_DIR,
     DATABASE,
@@ -54,7 +54,7 @@ _PATIENCE: Final = 60.0
 _PAUSE: Final = 0.05
 
 
-class SyncCheckpointManager:
+class SyncCheckpointManager(Closing):
     """The save points of the project that ``project_dir`` lies in; see `CheckpointManager`.
 
     with SyncCheckpointManager(".") as manager:
@@ -298,17 +298,6 @@ class SyncCheckpointManager:
             self._closed = True
             if self._opened is not None:
                 self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Inside ----------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from holdfast.closing import AsyncClosing
 from holdfast.manager.blocking import SyncCheckpointManager
 from holdfast.manager.documents import CheckpointKind, SavePoint
 from holdfast.manager.guards import Guard, OnFailure, Verdict
@@ -17,7 +17,7 @@ from holdfast.manager.reports import Rollback, SessionStart
 from holdfast.waiting import in_thread
 
 
-class CheckpointManager:
+class CheckpointManager(AsyncClosing):
     """Save points with rollback for the project that ``project_dir`` lies in.
 
         manager = CheckpointManager(project_dir)
@@ -183,14 +183,3 @@ class CheckpointManager:
     async def close(self) -> None:
         """See `SyncCheckpointManager.close`."""
         await in_thread(self._sync.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()

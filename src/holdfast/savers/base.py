@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from holdfast.closing import Closing
 from holdfast.errors import SessionExists, SessionNotFound
 from holdfast.savers.values import (
     CheckpointConfig,
@@ -20,7 +20,7 @@ from holdfast.savers.values import (
 from holdfast.waiting import in_thread, iterate_in_thread
 
 
-class BaseCheckpointSaver(ABC):
+class BaseCheckpointSaver(Closing):
     """A place for the checkpoints of threads.
 
     Subclasses write the abstract methods. The others have defaults that work on top of those, the
@@ -126,19 +126,8 @@ class BaseCheckpointSaver(ABC):
             for task_id, writes in by_task.items():
                 self.put_writes(copy, writes, task_id)
 
-    def close(self) -> None:  # noqa: B027, a saver may have nothing to release
+    def close(self) -> None:
         """Release what the saver holds; a saver is also a context manager."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # The async twins, each one call --------------------------------------------------------------
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from holdfast.closing import Closing
 from holdfast.config import RedactionSettings, load_config
 from holdfast.errors import HoldfastError, IllegalTransition, InvalidIdentifier, SessionNotFound
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
 
 
-class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptStore):
+class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptStore, Closing):
     """Creates, finds and resumes sessions in one store.
 
     with SessionManager.open() as manager:
@@ -180,17 +180,6 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
         """Give back the leases of all sessions and release the store. Closing twice is fine."""
         self._leases.close()
         self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Sessions --------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from holdfast.closing import Closing
 from holdfast.errors import InvalidUrl
 from holdfast.model import Buffer, GcReport, Payload, SessionCopy, SessionRecord
 from holdfast.state.refs import digest_of
@@ -35,7 +35,7 @@ __all__ = ["ASIDE", "Store", "aside_name", "first"]
 ASIDE: Final = b"\xff"
 
 
-class Store(SessionStore, CheckpointStore, PackStore):
+class Store(SessionStore, CheckpointStore, PackStore, Closing):
     """A place for checkpoints. Reading methods never change anything."""
 
     tenant: str
@@ -198,17 +198,6 @@ class Store(SessionStore, CheckpointStore, PackStore):
     @abstractmethod
     def close(self) -> None:
         """Release connections. Closing twice is fine; using a closed store raises `StoreClosed`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def aside_name(digest: bytes) -> bytes:
