@@ -47,7 +47,13 @@ from holdfast.stores.memory_tables import (
     visible,
     wanted_values,
 )
-from holdfast.stores.rules import SEALED_MARK, key_required, lease_lost, session_completed
+from holdfast.stores.rules import (
+    SEALED_MARK,
+    key_required,
+    lease_lost,
+    new_session_record,
+    session_completed,
+)
 
 
 class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
@@ -68,29 +74,8 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             if draft.agent is None:
                 raise AgentNotFound(f"no agent has the id {draft.agent_id}")
             self._insert_agent(draft.agent)
-        now = self._now()
-        record = SessionRecord(
-            id=draft.id,
-            agent_id=draft.agent_id,
-            agent_type=draft.agent_type,
-            task_description=draft.task_description,
-            status="active",
-            continues_id=draft.continues_id,
-            forked_from=draft.forked_from,
-            paused_at=None,
-            paused_until=None,
-            pause_reason=None,
-            resumed_at=None,
-            metadata=None,
-            created_at=now,
-            updated_at=now,
-            lease_owner=None,
-            lease_token=0,
-            lease_since=None,
-            lease_expires_at=None,
-            recoveries=0,
-            project_dir=draft.project_dir,
-        )
+        # The metadata is kept as text, and opened when it is asked for.
+        record = new_session_record(replace(draft, metadata=None), self._now())
         session = Session(record, document)
         if draft.lease_owner is not None:
             self._hold(session, draft.lease_owner, 1)

@@ -1,13 +1,14 @@
 """Rules that every store keeps alike.
 
-Final states, leases, the age of orphans, what a reference reaches, labels in one second, the order of packs.
+What a session begins as, final states, leases, the age of orphans, what a reference reaches, labels in one
+second, the order of packs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.errors import (
@@ -20,7 +21,7 @@ from holdfast.errors import (
     StateCorrupt,
     StoreNotSealed,
 )
-from holdfast.model import Lease
+from holdfast.model import Lease, NewSession, SessionRecord
 from holdfast.processes import Uptime, owner_name
 from holdfast.state.refs import RECORD_BYTES, digests_in
 
@@ -33,6 +34,32 @@ MOST_PACKS: Final = 100_000
 SEALED_MARK: Final = "$sealed"
 _BATCH: Final = 500
 _LABEL_NUMBER: Final = re.compile("[0-9]{1,10}")
+
+
+def new_session_record(draft: NewSession, now: datetime) -> SessionRecord:
+    """Return a session as it is when it is stored: active, and nobody holds it."""
+    return SessionRecord(
+        id=draft.id,
+        agent_id=draft.agent_id,
+        agent_type=draft.agent_type,
+        task_description=draft.task_description,
+        status="active",
+        continues_id=draft.continues_id,
+        forked_from=draft.forked_from,
+        paused_at=None,
+        paused_until=None,
+        pause_reason=None,
+        resumed_at=None,
+        metadata=draft.metadata,
+        created_at=now,
+        updated_at=now,
+        lease_owner=None,
+        lease_token=0,
+        lease_since=None,
+        lease_expires_at=None,
+        recoveries=0,
+        project_dir=draft.project_dir,
+    )
 
 
 def reachable(

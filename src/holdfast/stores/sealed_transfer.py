@@ -26,6 +26,7 @@ from holdfast.model import (
 )
 from holdfast.state.refs import digests_in
 from holdfast.stores.checks import check_session
+from holdfast.stores.rules import new_session_record
 from holdfast.stores.sealed_checkpoints import SealedCheckpoints
 from holdfast.stores.sealed_rows import Seal
 from holdfast.stores.sealed_sessions import SealedSessions
@@ -87,7 +88,7 @@ class SealedTransfer(SealedSessions, SealedCheckpoints):
         refs = [payload.refs for payload in payloads.values()]
         refs += [one.record.payload.refs for one in writes]
         copy = SessionCopy(
-            session=_new_record(draft),
+            session=new_session_record(draft, utc_now()),
             agents=self._agents_of(draft),
             checkpoints=tuple(_moved(one, draft, ids, payloads[one.id]) for one in found),
             consumed={ids[id_]: at for id_, at in source.consumed.items() if id_ in ids},
@@ -175,32 +176,6 @@ class SealedTransfer(SealedSessions, SealedCheckpoints):
 
 def _sealed_write(rows: Seal, copy: WriteCopy, session_id: str) -> WriteCopy:
     return replace(copy, record=rows.copied_write(copy.record, session_id, copy.namespace))
-
-
-def _new_record(draft: NewSession) -> SessionRecord:
-    now = utc_now()
-    return SessionRecord(
-        id=draft.id,
-        agent_id=draft.agent_id,
-        agent_type=draft.agent_type,
-        task_description=draft.task_description,
-        status="active",
-        continues_id=draft.continues_id,
-        forked_from=draft.forked_from,
-        paused_at=None,
-        paused_until=None,
-        pause_reason=None,
-        resumed_at=None,
-        metadata=draft.metadata,
-        created_at=now,
-        updated_at=now,
-        lease_owner=None,
-        lease_token=0,
-        lease_since=None,
-        lease_expires_at=None,
-        recoveries=0,
-        project_dir=draft.project_dir,
-    )
 
 
 def _moved(
