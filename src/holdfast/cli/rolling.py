@@ -6,7 +6,8 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from functools import wraps
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -17,7 +18,7 @@ from holdfast.cli.changes import (
     print_state,
     rollback_document,
 )
-from holdfast.cli.options import Common, no_pager_option
+from holdfast.cli.options import Common, no_pager_option, take_over_option
 from holdfast.cli.output import answer, on_terminal, one_line, print_line
 from holdfast.cli.paging import paged
 from holdfast.hooks.rewind import GoingOn
@@ -28,18 +29,41 @@ _LISTED: Final = 20
 _QUESTIONS: Final = {"rollback": "Roll back?", "undo": "Undo?", "redo": "Redo?"}
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How something is asked for that is shown, and confirmed, before it changes anything."""
+
+    take_over: bool
+    yes: bool
+    dry_run: bool
+    with_diff: bool
+    pager: bool
+
+
 def asking_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of those that ask before they change anything."""
-    for option in (
-        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Only show what would be done."),
-        click.option(
-            "--diff", "with_diff", is_flag=True, help="With --dry-run: the text of each change too."
-        ),
-        no_pager_option,
-    ):
-        function = option(function)
-    return function
+    """Give a command the options of those that ask before they act, handed over as one `Asked`."""
+
+    @take_over_option
+    @no_pager_option
+    @click.option(
+        "--diff", "with_diff", is_flag=True, help="With --dry-run: the text of each change too."
+    )
+    @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+    @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    @wraps(function)
+    def command(
+        *args: Any,
+        take_over: bool,
+        yes: bool,
+        dry_run: bool,
+        with_diff: bool,
+        no_pager: bool,
+        **kwargs: Any,
+    ) -> None:
+        asked = Asked(take_over, yes, dry_run, with_diff, pager=not no_pager)
+        function(*args, asked=asked, **kwargs)
+
+    return command
 
 
 def undo_command(session: str | None, *, redo: bool = False) -> str:
@@ -48,34 +72,24 @@ def undo_command(session: str | None, *, redo: bool = False) -> str:
     return f"holdfast undo{' --redo' if redo else ''}{named}"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked for: ``name`` is what it is called, ``session`` is as it was typed."""
-
-    name: str
-    session: str | None
-    take_over: bool
-    yes: bool
-    dry_run: bool
-    with_diff: bool
-    pager: bool
-
-
 def carry_out(
     common: Common,
     manager: SessionManager,
     session_id: str,
     act: Callable[[Session, str | None, bool], RollbackReport],
     asked: Asked,
+    *,
+    name: str,
+    session: str | None,
     going_on: Callable[[Session, RollbackReport], GoingOn | None] = lambda *_: None,
 ) -> None:
     """Call ``act(session, checkpoint, dry_run)`` to look, and after a yes to do what it showed.
 
+    ``name`` is what the deed is called, and ``session`` is as it was typed.
     Whoever holds the session is disturbed only by the deed itself. The checkpoint is None to look at
     what was asked for, and then the name of the one that was found. ``going_on`` is asked afterwards how
     the conversation with an agent goes on.
     """
-    name = asked.name
     if asked.with_diff and not asked.dry_run:
         raise click.UsageError("--diff goes with --dry-run")
     asks = not asked.yes and not asked.dry_run
@@ -116,7 +130,7 @@ def carry_out(
     if then is not None and then.command:
         where = "from here" if then.path is not None else "where it is"
         print_line(f"to go on with the conversation {where}: ", (one_line(then.command), "cyan"))
-    again = undo_command(None if forked else asked.session, redo=name == "undo")
+    again = undo_command(None if forked else session, redo=name == "undo")
     print_line("to take it back: ", (again, "cyan"))
 
 

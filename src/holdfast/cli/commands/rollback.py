@@ -12,7 +12,6 @@ from holdfast.cli.options import (
     common_options,
     path_option,
     session_option,
-    take_over_option,
 )
 from holdfast.cli.rolling import Asked, asking_options, carry_out
 from holdfast.hooks.rewind import (
@@ -42,7 +41,6 @@ from holdfast.sessions import RollbackReport, Session
     is_flag=True,
     help="Write a coding agent's conversation down as it was then, for the agent to go on from there.",
 )
-@take_over_option
 @asking_options
 @common_options
 def command(
@@ -55,11 +53,7 @@ def command(
     only_mine: bool,
     move_head: bool,
     with_conversation: bool,
-    take_over: bool,
-    yes: bool,
-    dry_run: bool,
-    with_diff: bool,
-    no_pager: bool,
+    asked: Asked,
 ) -> None:
     """Put files and state back to a checkpoint.
 
@@ -120,14 +114,8 @@ def command(
             manager,
             session_id,
             act,
-            Asked(
-                name="rollback",
-                session=session,
-                take_over=take_over,
-                yes=yes,
-                dry_run=dry_run,
-                with_diff=with_diff,
-                pager=not no_pager,
-            ),
-            then,
+            asked,
+            name="rollback",
+            session=session,
+            going_on=then,
         )

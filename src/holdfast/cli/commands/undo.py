@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.options import (
-    Common,
-    chosen_session,
-    common_options,
-    session_option,
-    take_over_option,
-)
+from holdfast.cli.options import Common, chosen_session, common_options, session_option
 from holdfast.cli.rolling import Asked, asking_options, carry_out
 
 
 @click.command("undo", short_help="Take back the last rollback, or the last undo.")
 @click.option("--redo", is_flag=True, help="Take back the last undo instead.")
 @session_option
-@take_over_option
 @asking_options
 @common_options
 def command(
     common: Common,
     redo: bool,
     session: str | None,
-    take_over: bool,
-    yes: bool,
-    dry_run: bool,
-    with_diff: bool,
-    no_pager: bool,
+    asked: Asked,
 ) -> None:
     """Take back the last rollback, or the last undo.
 
@@ -49,13 +38,7 @@ def command(
             lambda held, _, dry_run: (
                 held.redo(dry_run=dry_run) if redo else held.undo(dry_run=dry_run)
             ),
-            Asked(
-                name="redo" if redo else "undo",
-                session=session,
-                take_over=take_over,
-                yes=yes,
-                dry_run=dry_run,
-                with_diff=with_diff,
-                pager=not no_pager,
-            ),
+            asked,
+            name="redo" if redo else "undo",
+            session=session,
         )
