@@ -80,7 +80,7 @@ class Emulation:
             row |= {"chain_number": 1, "chain_previous": self.head, "chain_hash": link}
             self.head = link
             row |= {"manifest": params["manifest"], "refs": params["refs"]}
-            self.chunks |= dict(zip(params["digests"], params["data"], strict=True))
+            self.chunks |= dict(zip(params["digests"] or (), params["data"] or (), strict=True))
             self.rows.append(row)
             keep = draft["trim"]["keep"]
             self.rows = self.rows[-keep:] if keep else self.rows

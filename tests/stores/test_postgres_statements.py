@@ -88,7 +88,7 @@ def test_a_put_with_its_trim_is_one_statement_through_any_connection(
     connection = Counting(beside)
     draft = checkpoint_draft(b"one")
     row = connection.execute(*put_statement(draft, "default", schema_of(postgres_url))).fetchone()
-    result = parse_put(row)
+    result = parse_put(row, draft)
     assert result.created
     assert result.record.id == draft.id
     assert len(connection.sent) == 1

@@ -94,7 +94,7 @@ class PostgresStore(
             draft, self.tenant, self.schema, row_digest=self.row_digest
         )
         [row] = self._link.rows(statement, again=True)
-        return parse_put(row)
+        return parse_put(row, draft)
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
         statement = statements.list_statement(query, self.tenant, self.schema)

@@ -7,6 +7,7 @@ synchronous or not, send the very same ones. Drafts are checked here, before any
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -159,9 +160,10 @@ def put_statement(
         "draft": _json(document),
         "manifest": draft.manifest,
         "refs": draft.refs,
-        "digests": digests,
-        "data": data,
-        "expects": list(draft.expects),
+        # An empty array takes longer to send than none.
+        "digests": digests or None,
+        "data": data or None,
+        "expects": list(draft.expects) or None,
         "content": content_digest(
             row_digest, tenant, draft_row(draft), draft.manifest.encode(), draft.refs
         ),
@@ -335,7 +337,7 @@ def parse_lease(row: Row) -> Lease:
 
 
 def parse_checkpoint(row: Row) -> CheckpointRecord:
-    """Read the first columns of ``checkpoints.*``, of a put and of a read."""
+    """Read the first columns of ``checkpoints.*`` and of a read."""
     return CheckpointRecord(
         id=str(row[0]),
         session_id=row[1],
@@ -366,10 +368,49 @@ def parse_checkpoint(row: Row) -> CheckpointRecord:
     )
 
 
-def parse_put(row: Row) -> PutResult:
-    """Read the row of `put_statement`."""
-    created, removed = row[_RECORD_COLUMNS:]
-    return PutResult(parse_checkpoint(row), created, tuple(map(str, removed)))
+def parse_put(row: Row, draft: NewCheckpoint) -> PutResult:
+    """Read the row of `put_statement`: what was stored already, or what became of the draft."""
+    stored, removed, id_, agent_id, seq, parent_id, label, size, metadata, created_at = row
+    if stored is not None:
+        return PutResult(_stored_record(orjson.loads(stored)), created=False)
+    record = CheckpointRecord(
+        id=str(id_),
+        session_id=draft.session_id,
+        agent_id=str(agent_id),
+        namespace=draft.namespace,
+        seq=seq,
+        external_id=draft.external_id,
+        parent_id=parent_id,
+        name=draft.name,
+        label=label,
+        description=draft.description,
+        checkpoint_type=draft.checkpoint_type,
+        retention_class=draft.retention_class,
+        run_id=draft.run_id,
+        version=draft.version,
+        size_bytes=draft.size_bytes,
+        stored_bytes=size,
+        git_branch=draft.git_branch,
+        git_commit=draft.git_commit,
+        git_uncommitted=draft.git_uncommitted,
+        workspace_commit=draft.workspace_commit,
+        resumable=draft.resumable,
+        pinned=draft.pinned,
+        expires_at=_utc(draft.expires_at),
+        metadata=_metadata(metadata),
+        created_at=_known(_utc(created_at)),
+        restored_at=None,
+    )
+    return PutResult(record, created=True, removed=tuple(map(str, removed)))
+
+
+def _stored_record(columns: dict[str, Any]) -> CheckpointRecord:
+    """Return a row that arrived as a document, its metadata as a text in it."""
+    for name in ("expires_at", "created_at", "restored_at"):
+        if columns[name] is not None:
+            columns[name] = _utc(datetime.fromisoformat(columns[name]))
+    columns["metadata"] = _metadata(columns["metadata"])
+    return CheckpointRecord(**{one.name: columns[one.name] for one in fields(CheckpointRecord)})
 
 
 def parse_read(row: Row, tenant: str, *, row_digest: RowDigest = plain_digest) -> StoredCheckpoint:

@@ -544,14 +544,12 @@ SELECT version, checksum FROM holdfast.schema_migrations ORDER BY version;
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES (%(version)s, %(checksum)s);
 
 -- name: postgres.put
-SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
-    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
-    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
-    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at, p.created, p.removed
+-- Of a new checkpoint only what its writer does not know: every column costs time.
+SELECT p.stored::text, p.removed, (p.draft).id, (p.draft).agent_id, (p.draft).seq, (p.draft).parent_id,
+    (p.draft).label, (p.draft).stored_bytes, (p.draft).metadata::text, (p.draft).created_at
 FROM holdfast.put(
     %(tenant)s, %(draft)s::jsonb, %(manifest)s, %(refs)b::bytea,
-    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(content)b::bytea) AS p,
-    LATERAL (SELECT (p.checkpoint).*) AS c;
+    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(content)b::bytea) AS p;
 
 -- name: postgres.packs.put
 SELECT holdfast.put_pack(

@@ -633,9 +633,9 @@ END $$;
 
 -- Whatever adds references holds the tenant's lock shared, the sweep exclusively. Every statement of
 -- the functions below must see what was committed before it, so a transaction with one snapshot
--- for all of them is refused.
+-- for all of them is refused. It is true, so that it can stand in a condition.
 CREATE FUNCTION holdfast.lock_tenant(p_tenant text, p_exclusive boolean)
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     area integer := 'holdfast.chunks'::regclass::oid::integer;
@@ -654,8 +654,9 @@ BEGIN
         PERFORM pg_advisory_xact_lock(area, hashtext(p_tenant));
         PERFORM set_config('lock_timeout', patience, true);
     ELSE
-        PERFORM pg_advisory_xact_lock_shared(area, hashtext(p_tenant));
+        settled := pg_advisory_xact_lock_shared(area, hashtext(p_tenant)) IS NOT NULL;
     END IF;
+    RETURN true;
 END $$;
 
 -- Stores an agent unless its id is taken, and tells which.
@@ -1027,15 +1028,14 @@ END $$;
 -- Stores a checkpoint in one round trip, whole or not at all, and trims. A single statement could
 -- not: it would keep its snapshot from before the wait for the lock, and trim by it. Its statements are
 -- planned once: plans for the very values of the first puts would be no better, and cost more than a put.
+-- Returns the draft with what is decided here or, if its id is there already, what is stored under it.
 CREATE FUNCTION holdfast.put(
     p_tenant text, p_draft jsonb, p_manifest text, p_refs bytea,
     p_digests bytea[], p_data bytea[], p_expects bytea[], p_content bytea,
-    OUT checkpoint holdfast.session_checkpoints, OUT created boolean, OUT removed uuid[]
+    OUT draft holdfast.session_checkpoints, OUT removed uuid[], OUT stored jsonb
 )
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    draft holdfast.session_checkpoints :=
-        jsonb_populate_record(NULL::holdfast.session_checkpoints, p_draft);
     keep bigint := (p_draft -> 'trim' ->> 'keep')::bigint;
     ages jsonb := coalesce(p_draft -> 'trim' -> 'max_age', '{}');
     origin uuid := (p_draft ->> 'consumes')::uuid;
@@ -1047,13 +1047,15 @@ DECLARE
     added bigint;
     gone uuid[] := '{}';
     passed boolean;
+    standing holdfast.session_checkpoints;
     taken record;
     numbers bigint[];
     seqs bigint[];
     hashes bytea[];
 BEGIN
+    draft := jsonb_populate_record(NULL::holdfast.session_checkpoints, p_draft);
     removed := '{}';
-    PERFORM holdfast.lock_tenant(p_tenant, false);
+    passed := holdfast.lock_tenant(p_tenant, false);
 
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
@@ -1073,17 +1075,15 @@ BEGIN
             USING ERRCODE = 'HF020';
     END IF;
 
-    SELECT c.* INTO checkpoint FROM holdfast.session_checkpoints AS c
+    SELECT c.* INTO standing FROM holdfast.session_checkpoints AS c
      WHERE c.id = draft.id;
     IF FOUND THEN
-        IF checkpoint.tenant <> p_tenant OR checkpoint.session_id <> draft.session_id THEN
+        IF standing.tenant <> p_tenant OR standing.session_id <> draft.session_id THEN
             RAISE EXCEPTION 'another session has a checkpoint with the id %', draft.id
                 USING ERRCODE = 'HF004';
         END IF;
-        created := false;
-        checkpoint.manifest := NULL;
-        checkpoint.state_snapshot := NULL;
-        checkpoint.refs := NULL;
+        stored := to_jsonb(standing) - ARRAY['manifest', 'state_snapshot', 'refs']
+            || jsonb_build_object('metadata', standing.metadata::text);
         RETURN;
     END IF;
     IF owner.status = 'completed' THEN
@@ -1137,6 +1137,7 @@ BEGIN
         PERFORM holdfast.require_packs(p_tenant, ARRAY[draft.workspace_commit]);
     END IF;
     added := holdfast.add_chunks(p_tenant, p_digests, p_data, p_expects);
+    draft.agent_id := owner.agent_id;
     draft.stored_bytes := octet_length(p_manifest) + octet_length(p_refs) + added;
     draft.created_at := coalesce(draft.created_at, moment);
     draft.chain_number := owner.chain_length + 1;
@@ -1157,7 +1158,7 @@ BEGIN
         END IF;
         draft.seq := coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'));
         draft.chain_hash := holdfast.link_hash(
-            owner.chain_head, draft.chain_number, draft.seq, owner.agent_id, draft.stored_bytes,
+            owner.chain_head, draft.chain_number, draft.seq, draft.agent_id, draft.stored_bytes,
             draft.created_at, draft.parent_id, draft.label, draft.metadata, p_content);
         INSERT INTO holdfast.session_checkpoints AS c (
             tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
@@ -1166,15 +1167,14 @@ BEGIN
             git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
             created_at)
         VALUES (
-            p_tenant, draft.id, draft.external_id, draft.session_id, owner.agent_id, draft.namespace,
+            p_tenant, draft.id, draft.external_id, draft.session_id, draft.agent_id, draft.namespace,
             draft.seq, draft.parent_id, draft.name, draft.label, draft.description,
             draft.checkpoint_type, draft.retention_class, p_manifest::jsonb, p_manifest, p_refs,
             draft.run_id, draft.version, draft.size_bytes, draft.stored_bytes, draft.chain_number,
             owner.chain_head, draft.chain_hash, draft.git_branch, draft.git_commit,
             draft.git_uncommitted, draft.workspace_commit, draft.resumable, draft.pinned,
             draft.expires_at, draft.metadata, draft.created_at)
-        ON CONFLICT DO NOTHING
-        RETURNING c.* INTO checkpoint;
+        ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
 
         -- What has expired is gone for everybody who asks, so it stands in nobody's way.
@@ -1259,11 +1259,6 @@ BEGIN
     UPDATE holdfast.sessions AS s
        SET updated_at = moment, chain_length = draft.chain_number, chain_head = draft.chain_hash
      WHERE s.tenant = p_tenant AND s.id = draft.session_id;
-
-    created := true;
-    checkpoint.manifest := NULL;
-    checkpoint.state_snapshot := NULL;
-    checkpoint.refs := NULL;
 END $$;
 
 -- Packs of workspaces. A pack is stored only when those that it needs are, and a sweep keeps what a
@@ -1705,4 +1700,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:b2b0c6dea141bf44c90ff463bca81c422b2874d78d1539bc56069e20a55e7fac');
+    (1, 'sha256:ee78fdac1c118b1763486f5eda2c3f3ff3051ddc737f6d5c6324668a452cb6da');
