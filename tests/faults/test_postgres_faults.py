@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
+from psycopg_pool.base import AttemptWithBackoff
 
 from holdfast.errors import StoreUnavailable
 from holdfast.ids import new_id
@@ -55,6 +56,21 @@ def persistently(store: Store, draft: NewCheckpoint) -> None:
 
 def stored(store: Store, session_id: str) -> list[str]:
     return [one.id for one in store.list_checkpoints(CheckpointQuery(session_id=session_id))]
+
+
+def test_the_first_put_succeeds_once_the_server_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As after a long outage, when a pool by itself would not try again for long.
+    monkeypatch.setattr(AttemptWithBackoff, "INITIAL_DELAY", 600.0)
+    with PostgresServer() as server, open_store(server.create_database()) as store:
+        owner = store.create_session(session()).id
+        kept, repeated = checkpoint(owner, b"kept"), checkpoint(owner, b"repeated")
+        store.put(kept)
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            store.put(repeated)
+        server.start()
+        assert store.put(repeated).created
+        assert stored(store, owner) == [repeated.id, kept.id]
 
 
 def lose_answers(server: PostgresServer, wanted: int) -> None:
