@@ -290,7 +290,7 @@ def test_what_is_remembered_stays_within_bounds() -> None:
     encoder = StateEncoder()
     lists = {f"list-{n}": ["x" * 1000] * 2000 for n in range(8)}
     texts = {f"text-{n}": f"{n}€" * 100_000 for n in range(3)}
-    small = {"small": [{"a": n % 10} for n in range(100_000)]}
+    small = {"small": [{"a": n % 10} for n in range(400_000)]}
     encoded = encoder.encode({**small, **texts, **lists})
     encoder.accept(encoded)
     memory = encoder._memory.sequences.values()

@@ -10,6 +10,7 @@ from copy import deepcopy
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pytest
 
 from holdfast.state.known import KnownList, NoRoom
@@ -70,6 +71,36 @@ def test_another_order_of_keys_is_noticed() -> None:
     known = KnownList(value)
     value[0] = dict(reversed(value[0].items()))
     assert not known.begins(value)
+
+
+def test_keys_that_only_look_the_same_are_noticed() -> None:
+    known = KnownList([{"role": "user"}])
+    assert not known.begins([{Text("role"): "user"}])
+    assert known.begins([{"".join(("ro", "le")): "user"}])
+
+
+@pytest.mark.parametrize(
+    ("value", "moved"),
+    [
+        ([{"a": 1, "b": 2}, {"c": 3}], [{"a": 1}, {"b": 2, "c": 3}]),
+        ([[1, 2], [3]], [[1], [2, 3]]),
+        ([[1], {"a": 2}], [{"a": 1}, [2]]),
+        ([[], {}], [{}, []]),
+        ([[[1]], 2], [[1], [2]]),
+        ([["a"], "b"], ["a", ["b"]]),
+    ],
+    ids=["dicts", "lists", "kinds", "empty", "depths", "places"],
+)
+def test_values_that_moved_between_containers_are_noticed(value: list[Any], moved: Any) -> None:
+    known = KnownList(deepcopy(value))
+    assert known.begins(value)
+    assert not known.begins(moved)
+
+
+def test_equal_values_that_are_other_objects_are_recognised() -> None:
+    value = deepcopy(ELEMENTS) * 70
+    value.append({"long": 10**15, "real": 0.1, "zero": -0.0, "text": "as long as it takes"})
+    assert KnownList(value).begins(orjson.loads(orjson.dumps(value)))
 
 
 def test_later_changes_of_the_callers_list_are_noticed() -> None:

@@ -1,10 +1,10 @@
 """From a state to its manifest and chunks, paying for what changed.
 
 `StateEncoder` remembers the last save of a session. Of a list that only grew, which `KnownList`
-recognises at memory speed, only the new elements are looked at, serialised and stored. Other large
+recognises at the speed of C, only the new elements are looked at, serialised and stored. Other large
 values are serialised and compared by hashing at the cuts of the last save.
 
-Nothing that is remembered belongs to the caller: digests, and copies or immutable values.
+Nothing that is remembered can be changed by the caller: digests, and immutable values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 
@@ -36,6 +36,7 @@ REMEMBERED_BYTES: Final = 8 * 1024 * 1024
 _BYTES_TAG: Final = len('{"$t":"bytes","v":""}')
 
 Keys: TypeAlias = tuple[str, ...]
+_T = TypeVar("_T", KnownList, str)
 
 
 @dataclass(slots=True)
@@ -50,6 +51,10 @@ class _Sequence:
     layout: Layout
     json_bytes: int = 0
     known: KnownList | str | None = None
+
+    def settled(self) -> _Sequence:
+        """Return the same, without the chunks that have been stored by now."""
+        return _Sequence(self.kind, self.layout.settled(), self.json_bytes, self.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +86,11 @@ class EncodedState:
 
 
 def _cost(sequence: _Sequence) -> int:
-    """Return about how many bytes a remembered value takes, its cuts and copies included.
-
-    The values in a list are shared with the caller, who may drop them: they count as their text.
-    """
+    """Return about how many bytes a remembered value takes, its cuts included."""
     known = sequence.known
     size = len(sequence.layout.tail or b"") + 200 * len(sequence.layout.leaves)
     if isinstance(known, KnownList):
-        return size + known.cost + known.text_bytes
+        return size + known.cost + sequence.json_bytes
     return size + (sys.getsizeof(known) if known is not None else 0)
 
 
@@ -140,11 +142,9 @@ class StateEncoder:
 
     def accept(self, encoded: EncodedState) -> None:
         """Remember what has been stored."""
-        settled = {
-            keys: replace(sequence, layout=sequence.layout.settled())
-            for keys, sequence in encoded.memory.sequences.items()
-        }
-        self._memory = replace(encoded.memory, sequences=settled)
+        memory = encoded.memory
+        settled = {keys: sequence.settled() for keys, sequence in memory.sequences.items()}
+        self._memory = _Memory(settled, memory.inline)
 
     def adopt(
         self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
@@ -266,8 +266,8 @@ class _Encoding:
             return text, tags
         kind = "list+" if tags else "list"
         placeholder = self.place(keys, kind, memoryview(text)[:-1], len(text))
-        if not tags and len(text) <= self.budget:
-            self.fresh[keys].known = self.remembered_list(value)
+        if not tags:
+            self.fresh[keys].known = self.remembered_list(value, len(text))
         return placeholder, True
 
     def grown_list(
@@ -275,13 +275,15 @@ class _Encoding:
     ) -> bytes:
         layout, size = old.layout, old.json_bytes
         if not (new := value[len(known) :]):
-            return self.add(keys, _Sequence("list", layout, size, self.remembered(known)))
+            remembered = self.remembered(known, known.cost + size)
+            return self.add(keys, _Sequence("list", layout, size, remembered))
         text, tags = dump(new, "", room, screen=self.screen, name=keys[-1])
         layout = append(layout, b"," + text[1:-1])
         size += len(text) - 1
         if tags:
             return self.add(keys, _Sequence("list+", layout, size))
-        return self.add(keys, _Sequence("list", layout, size, self.remembered_list(value, known)))
+        remembered = self.remembered_list(value, size, known)
+        return self.add(keys, _Sequence("list", layout, size, remembered))
 
     def stored_list(self, value: StoredList, keys: Keys, room: int) -> bytes:
         """Refer to a list that is stored already, and add what is new."""
@@ -303,11 +305,14 @@ class _Encoding:
                 if new:
                     layout = append(layout, _utf8(new))
                     size += len(orjson.dumps(new)) - 2
-                return self.add(keys, _Sequence("str", layout, size, self.remembered(value)))
+                return self.add(
+                    keys,
+                    _Sequence("str", layout, size, self.remembered(value, sys.getsizeof(value))),
+                )
         stored = value if self.screen is None else self.screen.text(value)
         content = _utf8(stored)
         placeholder = self.place(keys, "str", content, len(orjson.dumps(stored)))
-        self.fresh[keys].known = self.remembered(value)
+        self.fresh[keys].known = self.remembered(value, sys.getsizeof(value))
         return placeholder
 
     def grown_text(self, value: str, known: int) -> str | None:
@@ -333,19 +338,22 @@ class _Encoding:
         self.hidden += sequence.json_bytes - len(placeholder)
         return placeholder
 
-    def remembered(self, known: KnownList | str) -> Any:
+    def remembered(self, known: _T, size: int) -> _T | None:
         """Return what recognises a value, as long as all of it together stays within bounds."""
-        size = sys.getsizeof(known) if isinstance(known, str) else known.cost
         if size > self.budget:
             return None
         self.budget -= size
         return known
 
-    def remembered_list(self, value: list[Any], before: KnownList | None = None) -> Any:
+    def remembered_list(
+        self, value: list[Any], json_bytes: int, before: KnownList | None = None
+    ) -> KnownList | None:
+        # The values in a list are shared with the caller, who may drop them: they count as their text.
         try:
-            return self.remembered(KnownList(value, before, self.budget))
+            known = KnownList(value, before, self.budget - json_bytes)
         except NoRoom:
             return None
+        return self.remembered(known, known.cost + json_bytes)
 
 
 def _as_dict(state: object) -> dict[str, Any]:

@@ -1,42 +1,33 @@
 """Recognising a list that only grew, without looking at each of its elements in Python.
 
-Two comparisons at memory speed tell together whether the old elements are exactly what they were.
-Equality with a copy compares structure and values, and finds texts that were not replaced by their
-identity alone; but it takes 1, 1.0 and True for the same and does not see the order of keys. Equality
-of the JSON text sees just that, but takes a tuple for a list and NaN for null. Only plain lists are
-remembered, so there is nothing that both would overlook.
+Of a list as it was last saved an outline is kept, depth by depth: the scalars that stood there, the keys of the
+dicts, how long each dict and list was. Scalars do not change, so where the very same objects stand in the same
+places nothing did; and since all of one depth lie in one flat list, that is told at the speed of C. Objects
+that are not the same may still be equal, as after a round through JSON: then their types decide as well, because 1,
+1.0 and True are equal too.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain, compress
+from operator import is_
+from typing import Any, Final, Protocol
 
-import orjson
-
-from holdfast.state.codec import compact
-
-# In blocks: a buffer for all of the text would be fetched from the system anew each time.
+# Outlines are made and shared by the block: of a list that grows, only the last one is made anew.
 _BLOCK: Final = 128
-# About what a copied list or dict takes besides its items, and what each item takes in it.
-_CONTAINER_BYTES: Final = 200
-_ITEM_BYTES: Final = 16
-# What orjson would otherwise write in the form of its base type; an error is wanted instead.
-_STRICT: Final = (
-    orjson.OPT_PASSTHROUGH_SUBCLASS
-    | orjson.OPT_PASSTHROUGH_DATETIME
-    | orjson.OPT_PASSTHROUGH_DATACLASS
-)
+_OBJECT_BYTES: Final = 64
 
 
 class KnownList:
-    """A plain list as it was last saved. It shares immutable values with the caller's, no others.
+    """A plain list as it was last saved. It keeps the caller's scalars alive, and nothing else.
 
-    ``text_bytes`` is the size of its JSON text. ``cost`` is about how many bytes of memory it takes:
-    that text and the copied containers, without the values that it shares.
+    ``cost`` is about how many bytes of memory it takes, without those scalars.
     """
 
-    __slots__ = ("_copies", "_elements", "_texts", "cost", "text_bytes")
+    __slots__ = ("_blocks", "_count", "cost")
 
     def __init__(
         self, value: list[Any], before: KnownList | None = None, room: int = sys.maxsize
@@ -45,38 +36,32 @@ class KnownList:
 
         Raises `NoRoom` as soon as it turns out to cost more than ``room``.
         """
-        known = before._elements if before is not None else []
-        full = len(known) // _BLOCK
-        self._texts: list[bytes] = before._texts[:full] if before is not None else []
-        self._copies: int = before._copies if before is not None else 0
-        self.text_bytes = sum(map(len, self._texts))
+        full = 0 if before is None else len(before) // _BLOCK
+        self._blocks: list[_Outline] = [] if before is None else before._blocks[:full]
+        self._count = len(value)
+        self.cost: int = sum(block.cost for block in self._blocks)
         for at in range(full * _BLOCK, len(value), _BLOCK):
-            text = compact(orjson.dumps(value[at : at + _BLOCK], option=_STRICT))
-            self._texts.append(text)
-            self.text_bytes += len(text)
-            if self.text_bytes > room:
+            block = _Outline(value[at : at + _BLOCK])
+            self._blocks.append(block)
+            self.cost += block.cost
+            if self.cost > room:
                 raise NoRoom
-        copying = _Copying(room - self.text_bytes - self._copies)
-        self._elements: list[Any] = known + copying.copied(value[len(known) :])
-        # The outer list is one, however often it grows.
-        self._copies += copying.bytes - (_CONTAINER_BYTES if before is not None else 0)
-        self.cost = self.text_bytes + self._copies
 
     def __len__(self) -> int:
-        return len(self._elements)
+        return self._count
 
     def begins(self, value: list[Any]) -> bool:
         """Tell whether ``value`` begins with exactly these elements."""
-        count = len(self._elements)
+        count = self._count
+        if len(value) < count:
+            return False
         try:
-            if value[:count] != self._elements:
-                return False
             return all(
-                orjson.dumps(value[at : min(at + _BLOCK, count)], option=_STRICT) == text
-                for at, text in zip(range(0, count, _BLOCK), self._texts, strict=True)
+                block.fits(partial(iter, value[at : min(at + _BLOCK, count)]))
+                for at, block in zip(range(0, count, _BLOCK), self._blocks, strict=True)
             )
         except Exception:
-            # Something new stands there that cannot even be compared or written.
+            # Something new stands there that cannot even be compared.
             return False
 
 
@@ -84,24 +69,116 @@ class NoRoom(Exception):
     """Remembering the list would take more memory than it may."""
 
 
-class _Copying:
-    """Copies plain lists and dicts and counts about how much memory the copies take."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self.bytes = 0
-
-    def copied(self, value: Any) -> Any:
-        """Return a plain list or dict with containers of its own all the way down."""
-        self.bytes += _CONTAINER_BYTES + _ITEM_BYTES * len(value)
-        if self.bytes > self.room:
-            raise NoRoom
-        if type(value) is dict:
-            return {
-                key: self.copied(item) if type(item) in _NEST else item
-                for key, item in value.items()
-            }
-        return [self.copied(item) if type(item) in _NEST else item for item in value]
+_Values = Callable[[], Iterable[Any]]
+"""Values in their order, from the first each time it is called."""
 
 
-_NEST: Final = frozenset({dict, list})
+class _Known(Protocol):
+    cost: int
+
+    def fits(self, now: _Values) -> bool:
+        """Tell whether these values, as many as there were, are exactly what they were."""
+
+
+class _Outline:
+    """The values of one depth, by kind: which of them they are, and what is known of these.
+
+    Where all are of one kind, as they mostly are, nothing needs to be chosen.
+    """
+
+    __slots__ = ("_parts", "cost")
+
+    def __init__(self, values: list[Any]) -> None:
+        kinds = list(map(type, values))
+        nested = kinds.count(dict), kinds.count(list)
+        self._parts: list[tuple[bytes, _Known]] = []
+        if not any(nested):
+            self._parts.append((b"", _Scalars(values)))
+        elif len(values) in nested:
+            self._parts.append((b"", _Dicts(values) if nested[0] else _Lists(values)))
+        else:
+            for known_as, chosen in (
+                (_Scalars, bytes(kind is not dict and kind is not list for kind in kinds)),
+                (_Dicts, bytes(kind is dict for kind in kinds)),
+                (_Lists, bytes(kind is list for kind in kinds)),
+            ):
+                if any(chosen):
+                    self._parts.append((chosen, known_as(list(compress(values, chosen)))))
+        self.cost: int = _OBJECT_BYTES + sum(
+            sys.getsizeof(chosen) + known.cost for chosen, known in self._parts
+        )
+
+    def fits(self, now: _Values) -> bool:
+        if len(self._parts) == 1:
+            return self._parts[0][1].fits(now)
+        values = list(now())
+        return all(known.fits(partial(compress, values, chosen)) for chosen, known in self._parts)
+
+
+class _Scalars:
+    """Values that hold no others."""
+
+    __slots__ = ("_values", "cost")
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+        self.cost = _OBJECT_BYTES + sys.getsizeof(values)
+
+    def fits(self, now: _Values) -> bool:
+        known = self._values
+        return all(map(is_, now(), known)) or (
+            list(map(type, now())) == list(map(type, known))
+            and list(now()) == known
+            # What equality does not see in a finite number is the sign of zero.
+            and [*map(repr, filter(_is_float, now()))] == [*map(repr, filter(_is_float, known))]
+        )
+
+
+def _is_float(value: object) -> bool:
+    return type(value) is float
+
+
+class _Lists:
+    """Lists, one after the other."""
+
+    __slots__ = ("_items", "_lengths", "cost")
+
+    def __init__(self, lists: list[list[Any]]) -> None:
+        self._lengths = list(map(len, lists))
+        self._items = _Outline(list(chain.from_iterable(lists)))
+        self.cost: int = _OBJECT_BYTES + sys.getsizeof(self._lengths) + self._items.cost
+
+    def fits(self, now: _Values) -> bool:
+        lists = list(now())
+        return (
+            list(map(type, lists)).count(list) == len(lists)
+            and list(map(len, lists)) == self._lengths
+            and self._items.fits(partial(chain.from_iterable, lists))
+        )
+
+
+class _Dicts:
+    """Dicts, one after the other: their keys in order, and their values."""
+
+    __slots__ = ("_keys", "_lengths", "_values", "cost")
+
+    def __init__(self, dicts: list[dict[str, Any]]) -> None:
+        self._lengths = list(map(len, dicts))
+        self._keys = _Scalars(list(chain.from_iterable(dicts)))
+        self._values = _Outline(list(_values_of(dicts)))
+        self.cost: int = (
+            _OBJECT_BYTES + sys.getsizeof(self._lengths) + self._keys.cost + self._values.cost
+        )
+
+    def fits(self, now: _Values) -> bool:
+        dicts = list(now())
+        return (
+            list(map(type, dicts)).count(dict) == len(dicts)
+            and list(map(len, dicts)) == self._lengths
+            and self._keys.fits(partial(chain.from_iterable, dicts))
+            and self._values.fits(partial(_values_of, dicts))
+        )
+
+
+def _values_of(dicts: list[dict[str, Any]]) -> Iterable[Any]:
+    return chain.from_iterable(map(dict.values, dicts))
