@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from itertools import takewhile
+from typing import Any, Final, TypeAlias, cast
 
+from holdfast.collector import collection_paused
 from holdfast.errors import StateCorrupt, StateTooLarge
 from holdfast.model import Payload
 from holdfast.state.cache import NO_CACHE, ChunkCache
@@ -30,8 +32,8 @@ from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 MAX_STATE_BYTES: Final = 1 << 30
 _BEGINNING: Final = 64
 
-# Lists that were parsed, by their kind and how they begin: the text without its bracket, the items.
-_Lists: TypeAlias = dict[tuple[str, bytes], tuple[bytes, list[Any]]]
+# Lists that were parsed, by their kind and how they begin: the leaves of their texts, and the items.
+_Lists: TypeAlias = dict[tuple[str, bytes], tuple[list[Ref], list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def decode_state(
     Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved, and
     `StateTooLarge` before reading anything when the content would exceed ``max_bytes``.
     """
-    return _Reading(payload, read_chunks, cache, max_bytes).decode()
+    with collection_paused():
+        return _Reading(payload, read_chunks, cache, max_bytes).decode()
 
 
 def outline_state(
@@ -94,9 +97,10 @@ def decode_states(
     chunks = read_verified(leaves.values(), read_chunks, cache or NO_CACHE)
     lists: _Lists = {}
     states = []
-    for reading in readings:
-        reading.share(chunks, lists)
-        states.append(reading.resolved())
+    with collection_paused():
+        for reading in readings:
+            reading.share(chunks, lists)
+            states.append(reading.resolved())
     return states
 
 
@@ -148,7 +152,8 @@ class _Reading:
         self.whole: list[bytes | None] = [None] * len(sequences)
         self.leaves: list[list[Ref]] = []
         self.chunks: dict[bytes, bytes] = {}
-        self.needed: dict[bytes, int] = {}  # by how many leaves that are still to be read
+        # By how many leaves a chunk is still needed; one that others use too is not counted.
+        self.needed: dict[bytes, int] = {}
         self.used: set[int] = set()
         self.lists: _Lists | None = None
 
@@ -174,8 +179,7 @@ class _Reading:
     def share(self, chunks: dict[bytes, bytes], lists: _Lists) -> None:
         """Work with chunks and parsed lists that other readings use too."""
         self.cache = NO_CACHE
-        self.chunks = {ref.digest: chunks[ref.digest] for run in self.leaves for ref in run}
-        self.needed = Counter(ref.digest for run in self.leaves for ref in run)
+        self.chunks = chunks
         self.lists = lists
 
     def resolved(self) -> DecodedState:
@@ -217,10 +221,11 @@ class _Reading:
                 raise StateCorrupt(
                     f"chunk {digest_text(ref.digest)} is not {ref.length} bytes long"
                 )
-            self.needed[ref.digest] = self.needed.get(ref.digest, 1) - 1
-            if not self.needed[ref.digest]:
-                # It makes room for what is built from it.
-                del self.chunks[ref.digest]
+            if ref.digest in self.needed:
+                self.needed[ref.digest] -= 1
+                if not self.needed[ref.digest]:
+                    # It makes room for what is built from it.
+                    del self.chunks[ref.digest]
         parts.append(ending)
         return b"".join(parts)
 
@@ -241,20 +246,39 @@ class _Reading:
             plain[key] = self.resolve(item, room - 1) if kind is dict or kind is list else item
         return plain
 
-    def list_(self, text: bytes, kind: str, room: int) -> Any:
-        """Return a list; what it begins with may have been parsed before."""
-        known: list[Any] = []
-        rest = text
-        beginning = (kind, text[:_BEGINNING])
-        if self.lists is not None and (found := self.lists.get(beginning)) is not None:
-            head, items = found
-            if text.startswith(head) and text[len(head) : len(head) + 1] in (b",", b"]"):
-                known, rest = items, b"[" + text[len(head) + 1 :]
-        items = [] if rest == b"[" else load_json(rest, "a stored list")
-        items = known + (untagged(items, room) if kind == "list+" else items)
-        if self.lists is not None:
-            self.lists[beginning] = (text[:-1], items)
+    def list_(self, number: int, kind: str, room: int) -> list[Any]:
+        if self.lists is None or not self.leaves[number]:
+            return self.items(self.content(number), kind, room)
+        leaves = self.leaves[number]
+        beginning = (kind, self.chunks[leaves[0].digest][:_BEGINNING])
+        items = self.grown(leaves, kind, room, self.lists.get(beginning))
+        if items is None:
+            items = self.items(self.content(number), kind, room)
+        self.lists[beginning] = (leaves, items)
         return items
+
+    def items(self, text: bytes, kind: str, room: int) -> list[Any]:
+        items = load_json(text, "a stored list")
+        return cast("list[Any]", untagged(items, room) if kind == "list+" else items)
+
+    def grown(
+        self, leaves: list[Ref], kind: str, room: int, known: tuple[list[Ref], list[Any]] | None
+    ) -> list[Any] | None:
+        """Return a list of which another one that was parsed is the beginning, or None.
+
+        Where the leaves are the same, so are the texts: only the last ones are looked at.
+        """
+        if known is None:
+            return None
+        old, items = known
+        pairs = zip(old, leaves, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        before, text = self.joined(old[same:], b""), self.joined(leaves[same:], b"")
+        if text == before:
+            return items
+        if not text.startswith(before + b",") or len(text) == len(before) + 1:
+            return None
+        return items + self.items(b"[%b]" % text[len(before) + 1 :], kind, room)
 
     def value(self, number: int, room: int) -> Any:
         kind = self.kinds[number]
@@ -266,7 +290,7 @@ class _Reading:
             except UnicodeDecodeError:
                 raise StateCorrupt("a stored text is not UTF-8") from None
         if kind in ("list", "list+"):
-            return self.list_(self.content(number), kind, room)
+            return self.list_(number, kind, room)
         if kind == "json":
             return load_json(self.content(number), "a stored value")
         if kind == "json+":

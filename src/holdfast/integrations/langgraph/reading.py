@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import (
     PendingWrite,
 )
 
+from holdfast.collector import collection_paused
 from holdfast.errors import DigestMismatch, IntegrityError, StateCorrupt
 from holdfast.integrations.langgraph.places import Place, config_of
 from holdfast.integrations.langgraph.values import Values
@@ -139,13 +140,14 @@ class Reader:
         if type(stored) is not dict:
             raise StateCorrupt(f"{_shown(record)}: what is stored is no checkpoint of a graph")
         thawed = self._values.thawed
-        checkpoint = {
-            name: value if name == "channel_values" else thawed(value, thread_id, name)
-            for name, value in state.items()
-        }
-        checkpoint["channel_values"] = {
-            channel: thawed(value, thread_id, channel) for channel, value in stored.items()
-        }
+        with collection_paused():
+            checkpoint = {
+                name: value if name == "channel_values" else thawed(value, thread_id, name)
+                for name, value in state.items()
+            }
+            checkpoint["channel_values"] = {
+                channel: thawed(value, thread_id, channel) for channel, value in stored.items()
+            }
         parent = record.parent_id
         return CheckpointTuple(
             config=config_of(thread_id, namespace, record.external_id or record.id),

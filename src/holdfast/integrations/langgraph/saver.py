@@ -24,6 +24,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from holdfast.collector import collection_paused
 from holdfast.errors import (
     InvalidFilter,
     InvalidIdentifier,
@@ -121,7 +122,8 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
         follows = newest.follows(self._runs, thread_id, namespace, place.checkpoint_id)
         session = thread_session(self._store.tenant, KIND, thread_id)
         try:
-            state = self._document(checkpoint, thread_id)
+            with collection_paused():
+                state = self._document(checkpoint, thread_id)
             for attempt in self._recorders.attempts(place.line, state):
                 with attempt as encoded:
                     self._store.put(
