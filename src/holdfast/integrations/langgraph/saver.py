@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -24,6 +23,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from holdfast.closing import Closing
 from holdfast.collector import collection_paused
 from holdfast.errors import (
     InvalidFilter,
@@ -43,19 +43,19 @@ from holdfast.integrations.langgraph.places import (
 from holdfast.integrations.langgraph.reading import Reader
 from holdfast.integrations.langgraph.twins import AsyncTwins
 from holdfast.integrations.langgraph.values import Values
-from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, NewWrite, Trim
+from holdfast.model import CheckpointQuery, CheckpointRecord, NewWrite, Trim
 from holdfast.savers.backed import list_threads
 from holdfast.savers.values import ThreadInfo
 from holdfast.sessions import SessionManager
 from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
-from holdfast.threads import ThreadRecorders, check_cap, thread_session
+from holdfast.threads import ThreadRecorders, check_cap, thread_checkpoint, thread_session
 
 KIND: Final = "langgraph"
 _VERSION: Final = re.compile(r"(\d+)(\..*)?", re.DOTALL)
 
 
-class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
+class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     """A checkpointer for LangGraph: ``builder.compile(checkpointer=HoldfastSaver("agent.db"))``.
 
     ``store`` is a path or URL as `holdfast.stores.open_store` reads it, or a `Store` or
@@ -127,26 +127,18 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
             for attempt in self._recorders.attempts(place.line, state):
                 with attempt as encoded:
                     self._store.put(
-                        NewCheckpoint(
-                            id=draft_id,
+                        thread_checkpoint(
+                            session,
+                            encoded,
+                            draft_id,
                             external_id=checkpoint_id,
-                            session_id=thread_id,
                             namespace=namespace,
-                            name=checkpoint_id,
                             parent_id=place.checkpoint_id,
-                            manifest=encoded.manifest,
-                            refs=encoded.refs,
-                            chunks=encoded.chunks,
-                            expects=encoded.expects,
-                            size_bytes=encoded.size_bytes,
-                            checkpoint_type="auto",
-                            retention_class="step",
+                            follows=follows,
+                            replace=True,
                             run_id=run_id if type(run_id) is str else None,
                             metadata=notes,
-                            replace=True,
-                            follows=follows,
                             trim=Trim() if pruning.has_delta_channels(notes) else self._trim,
-                            session=session,
                         )
                     )
         except StateNotSerializable as error:
@@ -397,17 +389,6 @@ class HoldfastSaver(AsyncTwins, BaseCheckpointSaver[Any]):
         """Close the store if this saver opened it; closing twice is fine."""
         if self._owns_store:
             self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _placed(
