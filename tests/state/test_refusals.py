@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.errors import StateNotSerializable, StateTooLarge
 from holdfast.model import Payload
-from holdfast.state import StateEncoder, decode_state
+from holdfast.state import EncodedState, StateEncoder, decode_state
 from holdfast.state.codec import dump_document
 from holdfast.state.tags import MAX_DEPTH
 from tests.state.simulation import Chunks, exact, message, round_trip
@@ -209,6 +209,23 @@ def test_a_caller_with_little_stack_left_gets_a_typed_error() -> None:
     used = len(inspect.stack(0))
     with pytest.raises(StateNotSerializable, match="call stack"):
         descend(sys.getrecursionlimit() - used - 100)
+
+
+def test_what_can_be_written_is_saved_also_where_it_cannot_be_remembered() -> None:
+    state = {"x": [_nested(150, "list"), "text " * 200]}
+    encoder = StateEncoder()
+
+    def save(levels: int) -> EncodedState:
+        return save(levels - 1) if levels else encoder.encode(state)
+
+    # Enough to walk through it, not for more than one call a level.
+    levels = sys.getrecursionlimit() - len(inspect.stack(0)) - 250
+    chunks = Chunks()
+    for _ in range(2):
+        encoded = save(levels)
+        chunks.put(encoded)
+        encoder.accept(encoded)
+        assert chunks.load(encoded) == state
 
 
 def test_a_state_that_changes_meanwhile_is_refused_or_whole() -> None:

@@ -351,7 +351,8 @@ class _Encoding:
         # The values in a list are shared with the caller, who may drop them: they count as their text.
         try:
             known = KnownList(value, before, self.budget - json_bytes)
-        except NoRoom:
+        except (NoRoom, RecursionError):
+            # An outline takes more of the call stack than the text did; without one the save is whole too.
             return None
         return self.remembered(known, known.cost + json_bytes)
 
