@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import DigestMismatch, IntegrityError, StateCorrupt, StateTooLarge
 from holdfast.model import Payload
-from holdfast.state import StateEncoder, decode_state
+from holdfast.state import StateEncoder, decode_state, decode_states
 from holdfast.state.cache import NO_CACHE
 from holdfast.state.codec import load_document
 from holdfast.state.refs import (
@@ -305,6 +305,43 @@ def test_content_that_is_not_what_its_kind_says_is_refused() -> None:
         leaf = Ref(digest_of(content), 0, 0, len(content))
         with pytest.raises(StateCorrupt):
             _decode(_sealed(_document(seqs=[[kind, 1]]), pack_refs([leaf])), {leaf.digest: content})
+
+
+@pytest.mark.parametrize(
+    ("good", "more"),
+    [(b"[", b",1"), (b"[1", b","), (b"[1", b", "), (b"[1", b",2],[3"), (b"[1", b"0")],
+    ids=["nothing before", "nothing behind", "a space behind", "two lists", "another number"],
+)
+def test_a_damaged_end_is_refused_also_after_a_beginning_that_was_read(
+    good: bytes, more: bytes
+) -> None:
+    leaves = [Ref(digest_of(content), 0, 0, len(content)) for content in (good, more)]
+    stored = {leaves[0].digest: good, leaves[1].digest: more}
+    first, second = (
+        _sealed(_document(seqs=[["list", count]]), pack_refs(leaves[:count])) for count in (1, 2)
+    )
+    outcomes: list[Any] = []
+    for payloads in ([second], [first, second]):
+        try:
+            outcomes.append(decode_states(payloads, lambda _: stored)[-1].state)
+        except StateCorrupt:
+            outcomes.append(None)
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0] == ({"x": [10]} if more == b"0" else None)
+
+
+def test_a_list_is_as_deep_as_its_place_allows_also_when_another_place_had_it() -> None:
+    content = b"[" + b"[" * 190 + b"0" + b"]" * 190
+    leaf = Ref(digest_of(content), 0, 0, len(content))
+    deep: Any = {"$t": "ref", "v": 1}
+    for _ in range(100):
+        deep = {"d": deep}
+    document = _document(seqs=[["list+", 1], ["list+", 1]])
+    document["state"]["deep"] = deep
+    payload = _sealed(document, pack_refs([leaf, leaf]))
+    for decode in (decode_state, lambda *given: decode_states([given[0]], given[1])):
+        with pytest.raises(StateCorrupt, match="nested too deeply"):
+            decode(payload, lambda _: {leaf.digest: content})
 
 
 def test_a_chain_of_references_is_refused_however_long() -> None:

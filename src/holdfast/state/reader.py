@@ -32,8 +32,9 @@ from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 MAX_STATE_BYTES: Final = 1 << 30
 _BEGINNING: Final = 64
 
-# Lists that were parsed, by their kind and how they begin: the leaves of their texts, and the items.
-_Lists: TypeAlias = dict[tuple[str, bytes], tuple[list[Ref], list[Any]]]
+# Lists that were parsed, by their kind, how deep they may go and how they begin: the leaves of their texts, and
+# the items.
+_Lists: TypeAlias = dict[tuple[str, int, bytes], tuple[list[Ref], list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,7 @@ def decode_state(
     Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved, and
     `StateTooLarge` before reading anything when the content would exceed ``max_bytes``.
     """
-    with collection_paused():
-        return _Reading(payload, read_chunks, cache, max_bytes).decode()
+    return _Reading(payload, read_chunks, cache, max_bytes).decode()
 
 
 def outline_state(
@@ -174,7 +174,8 @@ class _Reading:
             leaves = [ref for leaves in self.leaves for ref in leaves]
             self.needed = Counter(ref.digest for ref in leaves)
             self.chunks = read_verified(leaves, self.read_chunks, self.cache)
-        return self.resolved()
+        with collection_paused():
+            return self.resolved()
 
     def share(self, chunks: dict[bytes, bytes], lists: _Lists) -> None:
         """Work with chunks and parsed lists that other readings use too."""
@@ -250,7 +251,7 @@ class _Reading:
         if self.lists is None or not self.leaves[number]:
             return self.items(self.content(number), kind, room)
         leaves = self.leaves[number]
-        beginning = (kind, self.chunks[leaves[0].digest][:_BEGINNING])
+        beginning = (kind, room, self.chunks[leaves[0].digest][:_BEGINNING])
         items = self.grown(leaves, kind, room, self.lists.get(beginning))
         if items is None:
             items = self.items(self.content(number), kind, room)
@@ -276,9 +277,11 @@ class _Reading:
         before, text = self.joined(old[same:], b""), self.joined(leaves[same:], b"")
         if text == before:
             return items
-        if not text.startswith(before + b",") or len(text) == len(before) + 1:
+        if not items or not text.startswith(before + b","):
             return None
-        return items + self.items(b"[%b]" % text[len(before) + 1 :], kind, room)
+        new = self.items(b"[%b]" % text[len(before) + 1 :], kind, room)
+        # A comma with nothing on one of its sides is damage, which shows when all is parsed as one.
+        return items + new if new else None
 
     def value(self, number: int, room: int) -> Any:
         kind = self.kinds[number]
