@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Iterator
 
 import orjson
@@ -11,6 +13,7 @@ import pytest
 from holdfast.collector import collection_paused
 from holdfast.model import Payload
 from holdfast.state import StateEncoder, decode_state, decode_states
+from tests.test_locks import exit_code
 
 
 @pytest.fixture
@@ -46,6 +49,42 @@ def test_a_program_that_does_without_it_is_left_so() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_it_is_at_work_in_a_child_that_is_forked_meanwhile() -> None:
+    resting, enough = threading.Event(), threading.Event()
+
+    def rest() -> None:
+        with collection_paused():
+            resting.set()
+            enough.wait()
+
+    thread = threading.Thread(target=rest)
+    thread.start()
+    try:
+        resting.wait()
+        assert not gc.isenabled()
+        assert exit_code(lambda: 1 / gc.isenabled()) == 0
+    finally:
+        enough.set()
+        thread.join()
+    assert gc.isenabled()
+
+
+def test_it_is_at_work_while_a_store_is_waited_for() -> None:
+    encoded = StateEncoder().encode({"messages": ["text " * 200] * 3})
+    payload = Payload(encoded.manifest, encoded.refs)
+    seen = []
+
+    def read(digests: object) -> dict[bytes, bytes]:
+        seen.append(gc.isenabled())
+        return {digest: bytes(data) for digest, data in encoded.chunks.items()}
+
+    decode_state(payload, read)
+    decode_states([payload], read)
+    assert len(seen) >= 2
+    assert all(seen)
 
 
 def test_a_long_list_is_read_without_a_look_at_every_few_items(collections: list[str]) -> None:

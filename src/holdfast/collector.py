@@ -8,8 +8,11 @@ In a program with a large heap, visiting them takes longer than making them.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_paused = False
 
 
 @contextmanager
@@ -19,11 +22,24 @@ def collection_paused() -> Iterator[None]:
     Blocks may be nested and may run in several threads: whoever found the collector at work lets it go on. Garbage
     that arises meanwhile is collected afterwards.
     """
+    global _paused
     if not gc.isenabled():
         yield
         return
+    _paused = True
     gc.disable()
     try:
         yield
     finally:
         gc.enable()
+        _paused = False
+
+
+def _go_on() -> None:
+    # A fork copies only the thread that forked: the one whose block is to end may not be in the child.
+    if _paused:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on)
