@@ -82,7 +82,7 @@ def test_status_says_what_resuming_does_and_what_to_do(cli: CommandLine, session
         }
     ]
     session.close()
-    assert cli.json("resume")["checkpoint"]["id"] == n0.id
+    assert cli("resume", "--json").json["checkpoint"]["id"] == n0.id
 
 
 def test_status_tells_of_sessions_beyond_its_limit_and_of_those_without_a_good_one(
@@ -94,6 +94,10 @@ def test_status_tells_of_sessions_beyond_its_limit_and_of_those_without_a_good_o
     assert "session-1: n2 and 2 other checkpoints failed verification; there is no good" in out
     (found,) = cli.json("status", "--limit", "1")["status"]["quarantine"]
     assert found["resumes_from"] is None
+    session.close()
+    refused = cli("resume", "session-1")
+    assert (refused.code, refused.out) == (5, "")
+    assert "has no good checkpoint to go on from: checkpoint 'n2', like 2 before it," in refused.err
 
 
 def test_what_verifies_again_is_no_longer_marked(cli: CommandLine, session: Session) -> None:

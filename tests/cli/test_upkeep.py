@@ -236,6 +236,8 @@ def test_deep_verification_finds_what_was_altered_and_resuming_tells(cli: Comman
     shown = cli("show", "two")
     assert (shown.code, shown.out) == (5, "")
     assert good["id"] in shown.err
-    resumed = cli.json("resume")
-    assert resumed["checkpoint"]["id"] == good["id"]
-    assert resumed["session"]["notices"] == []
+    resumed = cli("resume", "--json")
+    assert resumed.json["checkpoint"]["id"] == good["id"]
+    [notice] = resumed.json["session"]["notices"]
+    assert "checkpoint 'two' failed verification earlier and was passed over" in notice
+    assert resumed.err == f"notice  {notice}\n"

@@ -81,6 +81,48 @@ def test_what_is_named_is_refused_and_the_last_good_one_named(
     assert manager.resume_session(session_id, checkpoint="n1").state == {"n": 1}
 
 
+@pytest.mark.row("B8")
+def test_what_was_found_damaged_earlier_is_passed_over_and_told_each_time(
+    manager: SessionManager, tmp_path: Path
+) -> None:
+    session_id, ids = filled(manager, 4)
+    run(tmp_path, ALTERED.format("n3"))
+    run(tmp_path, ALTERED.format("n2"))
+    assert set(manager.verify(deep=True).quarantined) == {ids[2], ids[3]}
+    run(tmp_path, ALTERED.format("n1"))
+    with manager.resume_session(session_id) as session:
+        now, earlier = session.notices
+        assert (session.state, "'n1'" in now) == ({"n": 0}, True)
+        assert "checkpoint 'n3', like 1 before it, failed verification earlier" in earlier
+        warnings = [one.data for one in session.logs() if one.level == "warning"]
+        assert warnings == [{"quarantined": ids[1]}, {"quarantined": ids[3]}]
+    with manager.resume_session(session_id) as session:
+        [notice] = session.notices
+        assert "checkpoint 'n3', like 2 before it," in notice
+        session.save_checkpoint("n4", state={"n": 4})
+    assert manager.resume_session(session_id).notices == ()
+
+
+def test_where_all_was_found_damaged_earlier_nothing_is_resumed(
+    manager: SessionManager, tmp_path: Path
+) -> None:
+    session_id, _ = filled(manager, 2)
+    run(tmp_path, ALTERED.format("n0"))
+    run(tmp_path, ALTERED.format("n1"))
+    manager.verify(deep=True)
+    before = manager.get_session(session_id).record
+    with pytest.raises(
+        CheckpointQuarantined, match="good checkpoint to go on from: checkpoint 'n1'"
+    ):
+        manager.resume_session(session_id)
+    after = manager.get_session(session_id).record
+    assert (after.status, after.resumed_at) == (before.status, before.resumed_at)
+    assert after.lease_owner is None
+    run(tmp_path, "UPDATE session_checkpoints SET version = version - 1")
+    manager.verify(deep=True)
+    assert manager.resume_session(session_id).state == {"n": 1}
+
+
 def test_where_nothing_is_good_nothing_is_resumed(manager: SessionManager, tmp_path: Path) -> None:
     session_id, _ = filled(manager, 2)
     run(tmp_path, ALTERED.format("n0"))
@@ -111,7 +153,7 @@ def test_what_verifies_again_is_released(manager: SessionManager, tmp_path: Path
     assert [one.checkpoint_id for one in report.damaged] == [ids[2]]
     assert report.quarantined == (ids[2],)
     with manager.resume_session(session_id) as session:
-        assert (session.state, session.notices) == ({"n": 1}, ())
+        assert session.state == {"n": 1}
     run(tmp_path, "UPDATE session_checkpoints SET version = version - 1 WHERE name = 'n2'")
     report = manager.verify(deep=True)
     assert (report.damaged, report.released) == ((), (ids[2],))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from holdfast.effects import Ledger
-from holdfast.errors import CheckpointNotFound, IntegrityError, NotResumable
+from holdfast.errors import (
+    CheckpointNotFound,
+    CheckpointQuarantined,
+    IntegrityError,
+    NotResumable,
+)
 from holdfast.leases import Hold
 from holdfast.locks import RLock
 from holdfast.model import CheckpointQuery, CheckpointRecord, SessionRecord
@@ -191,8 +196,31 @@ class ReadingSession(HeldSession):
                 passed_over.add(latest.id)
                 self._pass_over(latest, error)
                 continue
+            self._tell_unused(
+                [one for one in self._unused(latest.seq) if one.id not in passed_over]
+            )
             self.log("info", f"resumed from {latest.name}", data={"checkpoint": latest.id})
             return
+        if unused := self._unused():
+            raise CheckpointQuarantined(
+                f"session {self.id} has no good checkpoint to go on from: {_shown(unused)} failed "
+                f"verification. Nothing was changed or removed; {_RELEASED}"
+            )
+
+    def _unused(self, after_seq: int = 0) -> list[CheckpointRecord]:
+        """Return what would be gone on from if it had not failed verification, newest first."""
+        query = CheckpointQuery(self.id, namespace="", quarantined=True)
+        found = self._store.list_checkpoints(query)
+        return [one for one in found if one.resumable and one.seq > after_seq]
+
+    def _tell_unused(self, unused: list[CheckpointRecord]) -> None:
+        """Say what had failed verification before this resume, and was passed over now."""
+        if unused:
+            self._notices.append(
+                f"{_shown(unused)} failed verification earlier and was passed over. Nothing was removed; "
+                f"{_RELEASED}"
+            )
+            self.log("warning", self._notices[-1], data={"quarantined": unused[0].id})
 
     def _pass_over(self, damaged: CheckpointRecord, error: IntegrityError) -> None:
         """Keep a damaged checkpoint from being used, and say so: there is a good one before it."""
@@ -224,3 +252,12 @@ class ReadingSession(HeldSession):
         self._files_context = context_of_files(checkpoint.content.read().context)
         self._files_commit = checkpoint.workspace_commit
         self._fresh = False
+
+
+_RELEASED: Final = "`holdfast verify --deep` releases what it finds whole again"
+
+
+def _shown(unused: list[CheckpointRecord]) -> str:
+    """Return the newest of some checkpoints by its name, and how many others there are."""
+    others = f", like {len(unused) - 1} before it," if len(unused) > 1 else ""
+    return f"checkpoint {unused[0].name!r}{others}"

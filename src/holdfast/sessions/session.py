@@ -385,6 +385,7 @@ class Session(SteppingSession):
     def resume_from(self, reference: str | None, *, force: bool = False) -> None:
         """Take up the named or the latest resumable checkpoint; none at all is a fresh start.
 
+        Raises `CheckpointQuarantined` where all that there is has failed verification.
         The session becomes active. Its lease is held already.
         """
         if self._hold is not None and (before := self._hold.taken_from) is not None:
