@@ -37,6 +37,13 @@ def test_a_ring_is_made_once_for_its_owner_only(file: Path) -> None:
     assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    answer = run("keys", "new", str(tmp_path / ".config" / "holdfast.keys"))
+    assert answer.exit_code == 2
+    assert f"there is no directory {tmp_path / '.config'}; make it" in answer.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_new_key_takes_over(file: Path) -> None:
     run("keys", "new", str(file))
     old = KeyRing.from_file(file)

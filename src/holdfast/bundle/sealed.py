@@ -21,7 +21,7 @@ from holdfast.bundle import names
 from holdfast.bundle.container import Sink
 from holdfast.crypto.envelope import Envelopes, overhead
 from holdfast.crypto.keys import KeyRing, Keys, keys_from
-from holdfast.errors import BundleCorrupt, BundleTooNew, WrongKey
+from holdfast.errors import BundleCorrupt, BundleTooNew, SealBroken, WrongKey
 
 BLOCK: Final = 1 << 16
 _HEAD: Final = re.compile(rb"([1-9][0-9]{0,8}) ")
@@ -106,7 +106,12 @@ class _Blocks(io.RawIOBase):
         self._at = 0
         self._opened: tuple[int, bytes] = (-1, b"")
         # It opens as the last one of that number only: blocks that are missing show before any is used.
-        self._block(self._count - 1)
+        try:
+            self._block(self._count - 1)
+        except SealBroken as error:
+            raise SealBroken(
+                f"the end of the sealed bundle was cut off or changed: {error}"
+            ) from None
 
     def readable(self) -> bool:
         return True

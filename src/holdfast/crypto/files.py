@@ -16,8 +16,11 @@ from holdfast.errors import InvalidKey
 def new_key_file(path: Path) -> str:
     """Write a new ring to a new file, for its owner only, and return the id of its key.
 
-    Raises `InvalidKey` when there is one: a ring that is lost cannot be had back.
+    Raises `InvalidKey` when there is one, since a ring that is lost cannot be had back, and when it
+    cannot be written.
     """
+    if not path.parent.is_dir():
+        raise InvalidKey(f"{path} cannot be written: there is no directory {path.parent}; make it")
     ring = KeyRing.new()
     try:
         # Linked to its name only when it is whole: a file that is there is never replaced.

@@ -44,8 +44,8 @@ def command(
     everything. `holdfast import` takes it in elsewhere, in another directory and another kind of database.
     The session may be in use meanwhile. Exported again unchanged, it has the same bytes.
 
-    From a sealed store it is sealed with the store's key, and `holdfast import` needs that key. With
-    --unsealed it is plain text.
+    From a sealed store it is sealed with the store's key, in other bytes each time, and `holdfast import`
+    needs that key. With --unsealed it is plain text.
 
     \b
     Examples:
