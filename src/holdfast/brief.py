@@ -212,7 +212,7 @@ def _heading(brief: Brief) -> list[str]:
         status += f" ({one_line(record.pause_reason)})"
     lines.append(f"Session {one_line(record.id)}, agent {one_line(record.agent_type)}, {status}.")
     if saved is None:
-        lines.append("Nothing was saved yet.")
+        lines.append("There is no checkpoint to go on from.")
         return lines
     place = ""
     if saved.git_commit or saved.git_branch:

@@ -288,7 +288,7 @@ def test_a_session_that_saved_nothing_has_a_brief(manager: SessionManager) -> No
     brief = session.brief()
     assert brief.text == (
         f"# Resume: implementer\n\nSession {session.id}, agent implementer, active.\n"
-        "Nothing was saved yet.\n"
+        "There is no checkpoint to go on from.\n"
     )
     assert brief.to_document()["checkpoint"] is None
 

@@ -98,6 +98,7 @@ def test_status_tells_of_sessions_beyond_its_limit_and_of_those_without_a_good_o
     refused = cli("resume", "session-1")
     assert (refused.code, refused.out) == (5, "")
     assert "has no good checkpoint to go on from: checkpoint 'n2', like 2 before it," in refused.err
+    assert "There is no checkpoint to go on from." in cli.ok("brief", "session-1")
 
 
 def test_what_verifies_again_is_no_longer_marked(cli: CommandLine, session: Session) -> None:
