@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from holdfast.errors import (
     AlreadyResumed,
+    CheckpointExists,
     CheckpointNotFound,
     InvalidFilter,
     InvalidIdentifier,
@@ -169,6 +170,15 @@ def already_consumed(draft: NewCheckpoint) -> AlreadyResumed:
     return AlreadyResumed(
         f"checkpoint {draft.consumes} of session {draft.session_id!r} was resumed already. "
         f"Nothing was stored: go on from the session's newest checkpoint"
+    )
+
+
+def name_taken(draft: NewCheckpoint, column: str) -> CheckpointExists:
+    """Return the error of a draft whose name, or other ``column``, a checkpoint has that stays."""
+    return CheckpointExists(
+        f"session {draft.session_id!r} has a checkpoint with the {column.replace('_', ' ')} "
+        f"{getattr(draft, column)!r} already. Nothing was stored: choose another, or replace it with "
+        f"overwrite=True (on the command line: --overwrite)"
     )
 
 

@@ -26,6 +26,7 @@ from holdfast.stores.checks import (
     check_limit,
     check_session,
     document_text,
+    name_taken,
     nothing_to_consume,
     stale_writer,
 )
@@ -88,12 +89,13 @@ class MemoryCheckpoints(MemorySessions):
                 raise session_completed(draft.session_id)
             line = None if session is None else session.lines.get(draft.namespace)
             consumed = None if draft.consumes is None else self._consumable(draft, now)
-            replaced, seq = ([], None) if line is None else _standing(line, draft, now)
+            seq = _place_kept(line, draft, now)
             if draft.follows is not None and seq is None and draft.follows != _followed(line, now):
                 raise stale_writer(draft)
-            self._require_chunks(draft.expects, draft.chunks)
             if draft.pack_required:
                 self._require_packs([cast("str", draft.workspace_commit)])
+            self._require_chunks(draft.expects, draft.chunks)
+            replaced = [] if line is None else _replaced(line, draft, now)
             if session is None:
                 session = self._insert_session(cast("NewSession", brings))
             if ends:
@@ -316,12 +318,17 @@ class MemoryCheckpoints(MemorySessions):
             return iter([one.record.id for one in found if visible(one.record, now)])
 
 
-def _standing(
-    line: Line, draft: NewCheckpoint, now: datetime
-) -> tuple[list[Checkpoint], int | None]:
-    """Return what the draft replaces and the seq that is handed on."""
+def _place_kept(line: Line | None, draft: NewCheckpoint, now: datetime) -> int | None:
+    """Return the seq of the checkpoint whose external id the draft has: it is handed on."""
+    if line is None or draft.external_id is None:
+        return None
+    found = line.by_external_id.get(draft.external_id)
+    return found.record.seq if found is not None and visible(found.record, now) else None
+
+
+def _replaced(line: Line, draft: NewCheckpoint, now: datetime) -> list[Checkpoint]:
+    """Return what makes way for the draft, or raise."""
     replaced: list[Checkpoint] = []
-    seq = None
     for column, found in (
         ("name", line.by_name.get(draft.name)),
         (
@@ -332,17 +339,11 @@ def _standing(
         if found is None:
             continue
         # What has expired is gone for everybody who asks, so it stands in nobody's way.
-        if visible(found.record, now):
-            if not draft.replace:
-                raise CheckpointExists(
-                    f"session {draft.session_id!r} has a checkpoint with the {column} "
-                    f"{getattr(draft, column)!r} already. Nothing was stored: choose another, "
-                    f"or replace it with overwrite=True (on the command line: --overwrite)"
-                )
-            seq = found.record.seq if column == "external_id" else seq
+        if visible(found.record, now) and not draft.replace:
+            raise name_taken(draft, column)
         if found not in replaced:
             replaced.append(found)
-    return replaced, seq
+    return replaced
 
 
 def _newest(line: Line | None, now: datetime) -> CheckpointRecord | None:

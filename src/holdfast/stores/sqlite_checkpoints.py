@@ -26,6 +26,7 @@ from holdfast.stores.checks import (
     check_filter,
     check_session,
     document_text,
+    name_taken,
     nothing_to_consume,
     stale_writer,
 )
@@ -73,24 +74,26 @@ class SqliteCheckpoints(SqliteSessions):
             agent_id, status, length, head = self._lock_session(
                 connection, draft.session_id, session, draft.fence
             )
-            stored, replaced, seq, label = self._standing(connection, draft, now)
-            if stored is not None:
-                return PutResult(stored, created=False)
+            standing = self._standing(connection, draft, now)
+            if standing and standing[0][0] == "id":
+                return PutResult(self._stored(connection, draft, standing[0]), created=False)
             if status == "completed":
                 raise session_completed(draft.session_id)
+            if draft.consumes is not None:
+                self._consume(connection, draft, now)
+            seq = _place_kept(standing)
             if draft.follows is not None and seq is None:
                 _, newest = self._newest(connection, draft, now)
                 if (newest or "") != draft.follows:
                     raise stale_writer(draft)
-            if draft.consumes is not None:
-                self._consume(connection, draft, now)
-            if replaced:
-                values = (self.tenant, text_list(replaced), False, now)
-                self._bury(connection, all_rows(connection, "checkpoints.delete", values))
-            stored_bytes = own_bytes + self._add_chunks(connection, chunks)
-            self._require_chunks(connection, draft.expects)
             if draft.pack_required:
                 self._require_packs(connection, [cast("str", draft.workspace_commit)])
+            stored_bytes = own_bytes + self._add_chunks(connection, chunks)
+            self._require_chunks(connection, draft.expects)
+            replaced = self._make_way(connection, draft, standing, now)
+            label = draft.label
+            if any(column == "label" and id_ not in replaced for column, id_, *_ in standing):
+                label = self._next_label(connection, draft)
             parent_id = draft.parent_id
             if draft.parent_is_newest:
                 parent_id, _ = self._newest(connection, draft, now)
@@ -139,10 +142,10 @@ class SqliteCheckpoints(SqliteSessions):
 
     def _standing(
         self, connection: apsw.Connection, draft: NewCheckpoint, now: str
-    ) -> tuple[CheckpointRecord | None, list[str], int | None, str | None]:
-        """Return the record if the id is stored already, else what to replace, seq and label."""
+    ) -> list[rows.Row]:
+        """Return what has the draft's id, name, external id or label: which of them, and whose it is."""
         line = (now, self.tenant, draft.session_id, draft.namespace)
-        found = all_rows(
+        return all_rows(
             connection,
             "sqlite.put.standing",
             (
@@ -158,33 +161,31 @@ class SqliteCheckpoints(SqliteSessions):
                 draft.label,
             ),
         )
-        if not found:
-            return None, [], None, draft.label
+
+    def _stored(
+        self, connection: apsw.Connection, draft: NewCheckpoint, standing: rows.Row
+    ) -> CheckpointRecord:
+        """Return what an earlier put of the same draft has stored."""
+        if not standing[3]:
+            raise CheckpointExists(f"the id {draft.id} belongs to another session")
+        return rows.checkpoint(all_rows(connection, "sqlite.put.stored", (draft.id,))[0])
+
+    def _make_way(
+        self, connection: apsw.Connection, draft: NewCheckpoint, standing: list[rows.Row], now: str
+    ) -> list[str]:
+        """Remove what the draft replaces, or raise; return the ids."""
         replaced: dict[str, None] = {}
-        seq = holder = None
-        for column, id_, its_seq, ours, expired in found:
-            if column == "id":
-                if not ours:
-                    raise CheckpointExists(f"the id {draft.id} belongs to another session")
-                row = all_rows(connection, "sqlite.put.stored", (draft.id,))[0]
-                return rows.checkpoint(row), [], None, None
+        for column, id_, _, _, expired in standing:
             if column == "label":
-                holder = id_
                 continue
             # What has expired is gone for everybody who asks, so it stands in nobody's way.
-            if not expired:
-                if not draft.replace:
-                    raise CheckpointExists(
-                        f"session {draft.session_id!r} has a checkpoint with the {column} "
-                        f"{getattr(draft, column)!r} already. Nothing was stored: choose another, "
-                        f"or replace it with overwrite=True (on the command line: --overwrite)"
-                    )
-                seq = its_seq if column == "external_id" else seq
+            if not expired and not draft.replace:
+                raise name_taken(draft, column)
             replaced[id_] = None
-        label = draft.label
-        if holder is not None and holder not in replaced:
-            label = self._next_label(connection, draft)
-        return None, list(replaced), seq, label
+        if replaced:
+            values = (self.tenant, text_list(replaced), False, now)
+            self._bury(connection, all_rows(connection, "checkpoints.delete", values))
+        return list(replaced)
 
     def _next_label(self, connection: apsw.Connection, draft: NewCheckpoint) -> str:
         values = (draft.label, self.tenant, draft.session_id, draft.namespace)
@@ -306,3 +307,9 @@ class SqliteCheckpoints(SqliteSessions):
 
     def iter_checkpoint_ids(self) -> Iterator[str]:
         return iter([id_ for (id_,) in self._rows("checkpoints.ids", (self.tenant, self._clock()))])
+
+
+def _place_kept(standing: list[rows.Row]) -> int | None:
+    """Return the seq of the checkpoint whose external id the draft has: it is handed on."""
+    kept = (seq for column, _, seq, _, gone in standing if column == "external_id" and not gone)
+    return next(kept, None)

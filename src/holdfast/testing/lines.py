@@ -14,7 +14,9 @@ from holdfast.errors import (
     CheckpointExists,
     CheckpointNotFound,
     ChunksMissing,
+    IllegalTransition,
     InputError,
+    PackMissing,
     StaleWriter,
 )
 from holdfast.ids import new_id
@@ -62,6 +64,27 @@ class LineContract(Contract):
         again = checkpoint(owner.id, "b", external_id="b", follows="a", replace=True)
         assert store.put(again).created
         assert stored(store, owner.id) == ["b", "a"]
+
+    def test_of_several_reasons_to_refuse_the_same_one_is_named(self, store: Store) -> None:
+        owner = store.create_session(session())
+        origin = store.put(checkpoint(owner.id, "origin")).record
+        store.put(checkpoint(owner.id, "taken", external_id="newest", consumes=origin.id))
+        draft = checkpoint(owner.id, "taken", contents=[b"kept" * 99])
+        for reason, error in (
+            ({}, CheckpointExists),
+            ({"expects": [digest_of(b"gone")]}, ChunksMissing),
+            ({"workspace_commit": "0" * 40, "pack_required": True}, PackMissing),
+            ({"follows": "stale"}, StaleWriter),
+            ({"consumes": origin.id}, AlreadyResumed),
+        ):
+            draft = replace(draft, **reason)
+            with pytest.raises(error):
+                store.put(draft)
+        store.update_session(owner.id, status="completed")
+        with pytest.raises(IllegalTransition):
+            store.put(draft)
+        assert stored(store, owner.id) == ["taken", "origin"]
+        assert store.read_chunks(list(draft.chunks)) == {}
 
     def test_the_newest_becomes_the_parent_of_who_asks_for_it(self, store: Store) -> None:
         owner = session()
