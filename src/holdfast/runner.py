@@ -31,6 +31,7 @@ from holdfast.errors import (
     CommandNotFound,
     CommandNotTrusted,
     IllegalTransition,
+    IntegrityError,
     NotResumable,
 )
 from holdfast.model import utc_now
@@ -128,9 +129,10 @@ def start_due(
 
     Waits up to ``within`` seconds for the next one to be due. Sessions without a command, those whose command
     this user did not record here (unless ``trusted``), and those that somebody else has taken meanwhile, are
-    passed over.
+    passed over. So is one without a good checkpoint, whose `IntegrityError` is raised where nothing else was due.
     """
     outcomes: list[Outcome] = []
+    damaged: IntegrityError | None = None
     tried: set[str] = set()
     end = clock() + timedelta(seconds=within)
     while len(outcomes) < limit:
@@ -153,7 +155,13 @@ def start_due(
             session = manager.resume_session(session_id)
         except (CheckpointBusy, IllegalTransition):
             continue
+        except IntegrityError as error:
+            # The others do not wait for it.
+            damaged = damaged or error
+            continue
         outcomes.append(start_again(manager, session, interval=interval, trusted=trusted))
+    if damaged is not None and not outcomes:
+        raise damaged
     return outcomes
 
 

@@ -178,3 +178,26 @@ def test_a_parked_session_is_started_once_when_its_time_has_come(project: Path) 
     assert json.loads(again.stdout)["runs"] == []
     (project / ".agents" / "holdfast.toml").write_text("[run]\nwhen_due = false\n")
     assert holdfast(project, "resume", "--when-due").returncode == 2
+
+
+def test_a_parked_session_that_is_damaged_does_not_hold_up_the_others(project: Path) -> None:
+    program = "import os, sys; os.path.exists('go') or sys.exit(5); open('ran', 'a').write('x')"
+    for _ in range(2):
+        assert holdfast(project, "run", "--", sys.executable, "-c", program).returncode == 5
+    (project / "go").touch()
+    with SessionManager.open(project_dir=project) as manager:
+        damaged, good = (one.id for one in manager.list_sessions())
+        until = utc_now() + timedelta(seconds=1)
+        for number, id_ in enumerate((damaged, good)):
+            manager.resume_session(id_).pause("later", until=until + timedelta(seconds=number))
+        listed = manager.get_session(damaged).list_checkpoints()
+        manager.store.quarantine([one.id for one in listed])
+    started = holdfast(project, "resume", "--when-due", "--within", "30", "--json")
+    assert json.loads(started.stdout)["runs"] == [{"session_id": good, "exit_code": 0}]
+    assert (project / "ran").read_text() == "x"
+    with SessionManager.open(project_dir=project) as manager:
+        # The lease of the attempt is still there; it would expire by itself.
+        manager.hold_session(damaged).close(release=True)
+    told = holdfast(project, "resume", "--when-due")
+    assert told.returncode == 5
+    assert f"session {damaged} has no good checkpoint to go on from" in told.stderr
