@@ -117,9 +117,12 @@ class Hold:
         """Whether there is no reason here to think that it is not."""
         return not (self.released or self.lost or self._pid != os.getpid())
 
-    def release(self, *, whole: bool | None = None) -> None:
-        """Give the lease back. ``whole`` decides for an owner that other processes share."""
-        self._leases.release(self, whole=whole)
+    def release(self, *, whole: bool | None = None, unused: bool = False) -> None:
+        """Give the lease back. ``whole`` decides for an owner that other processes share.
+
+        One that was taken just now and stayed ``unused`` no other process has had the time to share.
+        """
+        self._leases.release(self, whole=whole, unused=unused)
 
     def abandon(self) -> None:
         """Let the heartbeat give it back; for the garbage collector, which must not wait."""
@@ -210,7 +213,7 @@ class Leases:
                 self._thread.start()
         return hold
 
-    def release(self, hold: Hold, *, whole: bool | None = None) -> None:
+    def release(self, hold: Hold, *, whole: bool | None = None, unused: bool = False) -> None:
         """Give a lease back, unless others of this owner go on with it. Twice is fine."""
         with self._lock:
             if hold not in self._holds:
@@ -219,7 +222,7 @@ class Leases:
             hold.released = True
         with _together.one(hold._key):
             last = _together.remove(hold._key)
-            if (last and not self._shared) if whole is None else whole:
+            if (last and (unused or not self._shared)) if whole is None else whole:
                 self._store.release_lease(hold.session_id, hold.token)
 
     def beat(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from holdfast import CheckpointConfig, SessionManager, SQLiteCheckpointSaver
 from holdfast.errors import (
     CheckpointBusy,
+    CheckpointNotFound,
     InvalidIdentifier,
     LeaseLost,
     SessionNotHeld,
@@ -126,6 +127,25 @@ def test_a_resume_that_fails_gives_the_session_back(open_manager: Open) -> None:
     with pytest.raises(LookupError):
         manager.resume_session(session.id, checkpoint="no such checkpoint")
     assert manager.store.list_leases() == []
+
+
+def test_an_agent_whose_resume_fails_gives_back_what_it_took_for_it(open_manager: Open) -> None:
+    owner, agent, other = open_manager(), open_manager("agent:one"), open_manager("agent:other")
+    session = owner.create_session("a")
+    session.save_checkpoint("known", state={"n": 1})
+    session.close()
+    with pytest.raises(CheckpointNotFound):
+        agent.resume_session(session.id, checkpoint="unknown")
+    with other.resume_session(session.id) as resumed:
+        assert resumed.is_held
+        resumed.close(release=True)
+
+    # What the agent had before, other processes of it may be working with.
+    agent.resume_session(session.id)
+    with pytest.raises(CheckpointNotFound):
+        agent.resume_session(session.id, checkpoint="unknown")
+    with pytest.raises(CheckpointBusy):
+        other.resume_session(session.id)
 
 
 def test_a_second_line_can_be_forked_from_a_session_that_is_held(open_manager: Open) -> None:
