@@ -158,7 +158,8 @@ def _room(folder: Path) -> Finding:
 def _store(manager: SessionManager) -> Iterator[Finding]:
     store = manager.store
     sessions = manager.list_sessions()
-    yield Finding("store", "ok", f"opens, its schema is current, {len(sessions):,} sessions")
+    count = f"{len(sessions):,} session{'' if len(sessions) == 1 else 's'}"
+    yield Finding("store", "ok", f"opens, its schema is current, {count}")
     path = getattr(store, "path", None)
     if path is not None:
         yield _structure(path)
