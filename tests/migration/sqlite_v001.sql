@@ -82,7 +82,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97','2026-11-15T15:19:45.164976Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:c1bdfe44295eccc94662221e66885852dfd752d14f7d86d9c4f2e09ee950b8a5','2026-11-15T16:30:21.709504Z');
 CREATE TABLE sealing (
     tenant    TEXT PRIMARY KEY NOT NULL,
     seal      TEXT NOT NULL,
@@ -219,6 +219,8 @@ CREATE UNIQUE INDEX checkpoints_by_label
     ON session_checkpoints (tenant, session_id, namespace, label) WHERE label IS NOT NULL;
 CREATE INDEX checkpoints_by_workspace
     ON session_checkpoints (tenant, workspace_commit) WHERE workspace_commit IS NOT NULL;
+CREATE INDEX checkpoints_in_quarantine
+    ON session_checkpoints (tenant, session_id) WHERE quarantined_at IS NOT NULL;
 CREATE INDEX logs_by_session ON session_logs (tenant, session_id, id);
 CREATE TRIGGER sessions_are_sealed BEFORE INSERT ON sessions
 WHEN EXISTS (SELECT 1 FROM sealing WHERE sealing.tenant = NEW.tenant)

@@ -286,7 +286,7 @@ def test_both_dialects_have_the_same_tables_and_columns(
 
 
 @pytest.mark.row("S0-12", "T13")
-def test_the_latest_checkpoint_of_an_agent_comes_from_an_index(
+def test_the_latest_checkpoint_of_an_agent_and_quarantine_come_from_an_index(
     connection: "psycopg.Connection[Any]", postgres_url: str
 ) -> None:
     index = one_value(
@@ -309,6 +309,11 @@ def test_the_latest_checkpoint_of_an_agent_comes_from_an_index(
     plan = "\n".join(row[0] for row in rows)
     assert "checkpoints_by_agent" in plan
     assert "Sort" not in plan
+
+    named = queries("postgres", schema_of(postgres_url))
+    query = named["checkpoints.list"] + named["checkpoints.where.quarantined.yes"]
+    rows = connection.execute(f"EXPLAIN {query}".encode(), {"tenant": "default"}).fetchall()
+    assert "checkpoints_in_quarantine" in "\n".join(row[0] for row in rows)
 
 
 @pytest.mark.row("S0-13")

@@ -294,6 +294,19 @@ def test_the_latest_of_an_agent_is_read_from_the_index_without_a_sort(
         assert "USING INDEX checkpoints_by_agent (agent_id=?)" in plan[0]
 
 
+def test_what_is_in_quarantine_comes_from_an_index(database: apsw.Connection) -> None:
+    named = queries("sqlite")
+    statement = named["checkpoints.list"] + named["checkpoints.where.quarantined.yes"]
+    values = ("default", "2026-01-01T00:00:00.000000Z", -1)
+    plan = [
+        row[3]
+        for row in database.execute(
+            f"EXPLAIN QUERY PLAN {statement} {named['checkpoints.order']}", values
+        )
+    ]
+    assert "USING INDEX checkpoints_in_quarantine (tenant=?)" in plan[0], plan
+
+
 @pytest.mark.row("S0-13")
 def test_the_documented_keys_of_a_state_stand_in_the_migration() -> None:
     text = migrations("sqlite")[0].up

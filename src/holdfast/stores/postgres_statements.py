@@ -530,6 +530,10 @@ def _filters(
         if value is None:
             continue
         check_filter(value, name, kinds[name])
+        if kinds[name] is bool:
+            # A condition without a parameter, so that an index on what fulfils it can be used.
+            parts.append(named[f"{table}.where.{name}.{'yes' if value else 'no'}"])
+            continue
         # NULL equals nothing, and neither does what is no UUID.
         params[name] = uuid_or_none(value, name) if name in _UUID_FILTERS else value
         parts.append(named[f"{table}.where.{name}"])

@@ -76,6 +76,10 @@ def narrow(
         value = getattr(query, field)
         if value is not None:
             check_filter(value, field, kind)
+            if kind is bool:
+                # A condition without a value, so that an index on what fulfils it can be used.
+                statement.append(SQL[f"{prefix}{field}.{'yes' if value else 'no'}"])
+                continue
             statement.append(SQL[prefix + field])
             values.append(value.lower() if field in _CANONICAL else value)
     if query.metadata:

@@ -230,11 +230,17 @@ AND c.run_id = %(run_id)s
 -- name: checkpoints.where.version
 AND c.version = %(version)s::bigint
 
--- name: checkpoints.where.resumable
-AND (c.resumable AND c.quarantined_at IS NULL) = %(resumable)s::boolean
+-- name: checkpoints.where.resumable.yes
+AND c.resumable AND c.quarantined_at IS NULL
 
--- name: checkpoints.where.quarantined
-AND (c.quarantined_at IS NOT NULL) = %(quarantined)s::boolean
+-- name: checkpoints.where.resumable.no
+AND NOT (c.resumable AND c.quarantined_at IS NULL)
+
+-- name: checkpoints.where.quarantined.yes
+AND c.quarantined_at IS NOT NULL
+
+-- name: checkpoints.where.quarantined.no
+AND c.quarantined_at IS NULL
 
 -- name: checkpoints.where.before_seq
 AND c.seq < %(before_seq)s::bigint

@@ -150,6 +150,8 @@ CREATE UNIQUE INDEX checkpoints_by_label
 CREATE INDEX checkpoints_by_workspace
     ON holdfast.session_checkpoints (tenant, workspace_commit)
     WHERE workspace_commit IS NOT NULL;
+CREATE INDEX checkpoints_in_quarantine
+    ON holdfast.session_checkpoints (tenant, session_id) WHERE quarantined_at IS NOT NULL;
 
 -- What is left of links that a trim, a deletion or a replacement took away: each row stands for a run
 -- of numbers, with the seq and the hash of the last.
@@ -1697,4 +1699,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:38c952fdb553fe2a040194b79967a30f90615680434d5cc87a36e05174ccf49a');
+    (1, 'sha256:f2eb2e3d0b2875e19b2d183f5bdc9402b5d450c21453e9574dc3d3c3822fa444');

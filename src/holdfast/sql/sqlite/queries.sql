@@ -158,11 +158,17 @@ AND run_id = ?
 -- name: checkpoints.where.version
 AND version = ?
 
--- name: checkpoints.where.resumable
-AND (resumable = 1 AND quarantined_at IS NULL) = ?
+-- name: checkpoints.where.resumable.yes
+AND resumable = 1 AND quarantined_at IS NULL
 
--- name: checkpoints.where.quarantined
-AND (quarantined_at IS NOT NULL) = ?
+-- name: checkpoints.where.resumable.no
+AND NOT (resumable = 1 AND quarantined_at IS NULL)
+
+-- name: checkpoints.where.quarantined.yes
+AND quarantined_at IS NOT NULL
+
+-- name: checkpoints.where.quarantined.no
+AND quarantined_at IS NULL
 
 -- name: checkpoints.where.before_seq
 AND seq < ?

@@ -149,6 +149,8 @@ CREATE UNIQUE INDEX checkpoints_by_label
     ON session_checkpoints (tenant, session_id, namespace, label) WHERE label IS NOT NULL;
 CREATE INDEX checkpoints_by_workspace
     ON session_checkpoints (tenant, workspace_commit) WHERE workspace_commit IS NOT NULL;
+CREATE INDEX checkpoints_in_quarantine
+    ON session_checkpoints (tenant, session_id) WHERE quarantined_at IS NOT NULL;
 
 -- What is left of links that a trim, a deletion or a replacement took away: each row stands for a run
 -- of numbers, with the seq and the hash of the last.
@@ -252,4 +254,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:91042c917f59bf1cfea2939d920e14b104a0449b8e077bbe5673be65c7abae97', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:c1bdfe44295eccc94662221e66885852dfd752d14f7d86d9c4f2e09ee950b8a5', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -149,6 +149,8 @@ CREATE UNIQUE INDEX checkpoints_by_label
     ON session_checkpoints (tenant, session_id, namespace, label) WHERE label IS NOT NULL;
 CREATE INDEX checkpoints_by_workspace
     ON session_checkpoints (tenant, workspace_commit) WHERE workspace_commit IS NOT NULL;
+CREATE INDEX checkpoints_in_quarantine
+    ON session_checkpoints (tenant, session_id) WHERE quarantined_at IS NOT NULL;
 
 -- What is left of links that a trim, a deletion or a replacement took away: each row stands for a run
 -- of numbers, with the seq and the hash of the last.
