@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -11,7 +12,9 @@ import pytest
 
 from holdfast.model import Payload
 from holdfast.state import StateEncoder
+from holdfast.state.chunking import MAX_CHUNK, MIN_CHUNK, cut
 from holdfast.state.refs import RECORD_BYTES
+from holdfast.state.sequence import MERGED_LEAVES
 from tests.state.simulation import Chunks, exact, message, save
 
 
@@ -157,3 +160,41 @@ def test_encoding_needs_little_more_memory_than_the_text_and_keeps_less() -> Non
     # Beside the state itself, which was there before.
     assert peak < 2 * size
     assert kept < 0.1 * size
+
+
+def test_a_window_that_moves_on_writes_its_two_ends() -> None:
+    encoder, chunks = StateEncoder(), Chunks()
+    window = [message(number) for number in range(300)]
+    save(encoder, chunks, {"messages": window})
+    written = []
+    for number in range(300, 700):
+        window = [*window[1:], message(number)]
+        encoded, new_bytes = save(encoder, chunks, {"messages": window})
+        written.append(new_bytes)
+        if number % 50 == 0:
+            assert chunks.load(encoded) == {"messages": window}
+    # A leaf or two at the beginning, what was appended at the end, and the index above.
+    assert sum(written) / len(written) < 3 * MAX_CHUNK / 2
+    leaves = chunks.leaves(encoded)
+    assert len(leaves) < sum(leaves) / MIN_CHUNK + MERGED_LEAVES
+
+
+def test_a_window_is_not_cut_again_where_it_was_cut_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+
+    def counting(data: memoryview) -> Iterator[memoryview]:
+        nonlocal looked_at
+        for piece in cut(data):
+            looked_at += 1
+            yield piece
+
+    encoder, chunks = StateEncoder(), Chunks()
+    window = [message(number) for number in range(300)]
+    save(encoder, chunks, {"messages": window})
+    monkeypatch.setattr("holdfast.state.sequence.cut", counting)
+    for number in range(300, 400):
+        window = [*window[1:], message(number)]
+        save(encoder, chunks, {"messages": window})
+    assert looked_at < 100 * 6

@@ -7,7 +7,8 @@ depends on how the content changed since the one before:
   they gather, sixteen of one tier into one of the next, and all of them into a full leaf as soon as
   they are large enough for one. Neither the bytes written nor the number of leaves runs away.
 - It changed somewhere: leaves that still fit, counted from the front and from the back, stay; only
-  what lies between is cut anew. The old lengths say where to look, so no stored chunk is read.
+  what lies between is cut anew, until the cuts are in step with leaves that have moved. The old lengths
+  say where to look, so no stored chunk is read.
 - Nothing is known of it: it is cut by content.
 
 Above the leaves, every eight references of one level make an index chunk of the next, and those left
@@ -65,7 +66,8 @@ def lay_out(content: Buffer, before: Layout | None = None) -> Layout:
         return append(same, bytes(view[start:])) if start < len(view) else same
     back, end = _matching_back(view, old[front:], start)
     writer = _Writer(known={ref.digest for ref in old})
-    leaves = [*old[:front], *writer.cut(view[start:end]), *old[len(old) - back :]]
+    between = _cut_between(writer, view[start:end], old[front : len(old) - back])
+    leaves = [*old[:front], *between, *old[len(old) - back :]]
     if len(leaves) > _CROWDED and len(view) < len(leaves) * MIN_CHUNK // 2:
         # Many edits have left splinters: cut afresh.
         front, leaves = 0, writer.cut(view)
@@ -146,6 +148,29 @@ def _matching_back(content: memoryview, leaves: Sequence[Ref], start: int) -> tu
             return count, end
         end = at
     return len(leaves), end
+
+
+def _cut_between(writer: _Writer, content: memoryview, old: Sequence[Ref]) -> list[Ref]:
+    """Cut what no longer stands where it did, as when the first message of a window has gone.
+
+    The cuts fall into step again soon. Where a piece is a leaf of before, those that followed it then are
+    looked for at their lengths, which is much quicker than finding the cuts between them once more.
+    """
+    # Those at the end gather what is appended, and are cut together again.
+    old = old[: len(old) - len(_small_end(old))]
+    numbers = {ref.digest: number for number, ref in enumerate(old)}
+    leaves: list[Ref] = []
+    while content:
+        piece = next(cut(content))
+        leaf = writer.leaf(piece, 0)
+        leaves.append(leaf)
+        content = content[len(piece) :]
+        if leaf.digest in numbers:
+            following = old[numbers[leaf.digest] + 1 :]
+            count, end = _matching_front(content, following)
+            leaves += following[:count]
+            content = content[end:]
+    return leaves
 
 
 def _small_end(leaves: Sequence[Ref]) -> Sequence[Ref]:
