@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -93,19 +94,36 @@ def thread_name(task: dict[str, Any], number: int) -> str:
     return "shared" if task["shared"] else f"{task['process']}-{number}"
 
 
-def _work(task: dict[str, Any], number: int, put: Put, found: dict[str, Any]) -> None:
-    writer = Writer(seed=task["process"] * 100 + number)
-    messages = writer.messages(max(1, task["bytes"] // (_MESSAGE + 80)), _MESSAGE)
+@cache
+def _beginning(seed: int, size: int) -> list[dict[str, Any]]:
+    return Writer(seed=seed).messages(max(1, size // (_MESSAGE + 80)), _MESSAGE)
+
+
+class _Conversation:
+    """What one thread puts: as it goes on, the oldest message leaves and a new one comes."""
+
+    def __init__(self, seed: int, size: int) -> None:
+        self._messages = _beginning(seed, size)
+        self._writer = Writer(seed=-1 - seed)
+
+    def next(self) -> list[dict[str, Any]]:
+        self._messages = [*self._messages[1:], self._writer.message(_MESSAGE)]
+        return self._messages
+
+
+def _work(
+    task: dict[str, Any], number: int, talk: _Conversation, put: Put, found: dict[str, Any]
+) -> None:
     thread = thread_name(task, number)
     step = 0
     with Path(f"{task['ledger']}.{number}").open("w") as ledger:
-        while (start := time.monotonic()) < task["until"]:
+        while time.monotonic() < task["until"]:
             step += 1
-            # As a conversation goes on: the oldest message leaves, a new one comes.
-            messages = [*messages[1:], writer.message(_MESSAGE)]
             token = f"{task['process']}-{number}-{step}"
+            state = {"token": token, "messages": talk.next()}
+            start = time.monotonic()
             try:
-                stored = put(thread, {"token": token, "messages": messages}, step)
+                stored = put(thread, state, step)
             except Exception as error:
                 found["errors"].append(f"{type(error).__name__}: {error}"[:100])
                 time.sleep(_RETRY_SECONDS)
@@ -123,13 +141,17 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
         put, _ = OPEN[task["who"]](task["url"], task["threads"], stack)
         # Not measured: the first put plans its statements and fills caches.
         put(f"warm-{task['process']}", {"token": "", "messages": []}, 0)
+        talks = [
+            _Conversation(task["process"] * 100 + number, task["bytes"])
+            for number in range(task["threads"])
+        ]
         print("open", flush=True)
         # All begin together, when the last one is ready.
         task |= json.loads(sys.stdin.readline())
         time.sleep(max(0.0, task["start"] - time.monotonic()))
         threads = [
-            threading.Thread(target=_work, args=(task, number, put, found))
-            for number in range(task["threads"])
+            threading.Thread(target=_work, args=(task, number, talk, put, found))
+            for number, talk in enumerate(talks)
         ]
         for thread in threads:
             thread.start()
