@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from holdfast.collector import collection_paused
 from holdfast.effects import Ledger
 from holdfast.errors import (
     CheckpointNotFound,
@@ -101,7 +102,8 @@ class ReadingSession(HeldSession):
             metadata=metadata or {},
             limit=limit,
         )
-        return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
+        with collection_paused():
+            return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
 
     @property
     def state(self) -> dict[str, Any]:
