@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.content import Writer
-from benchmarks.harness import percentile
+from benchmarks.harness import percentile, timed
 
 if TYPE_CHECKING:
     from holdfast import CheckpointConfig, PostgresCheckpointSaver
@@ -189,6 +189,15 @@ def postgres_sweeper(url: str, gun: str, seconds: str) -> dict[str, Any]:
     return {"sweeps": sweeps, "swept": swept, "errors": errors}
 
 
+def list_all(path: str, session_id: str, rounds: str) -> dict[str, Any]:
+    """List all checkpoints of a session, in a process that did nothing else before."""
+    from holdfast import SessionManager
+
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.get_session(session_id)
+        return {"times": [timed(session.list_checkpoints) for _ in range(int(rounds))]}
+
+
 def memory_peak(path: str, kind: str, size: str) -> dict[str, Any]:
     """Save and load one large state; tell how far the process grew."""
     from holdfast import SessionManager
@@ -238,6 +247,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "postgres-writer": postgres_writer,
     "postgres-watcher": postgres_watcher,
     "postgres-sweeper": postgres_sweeper,
+    "list-all": list_all,
     "memory-peak": memory_peak,
 }
 
