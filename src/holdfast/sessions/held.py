@@ -164,7 +164,7 @@ class HeldSession:
         if self._hold is not None:
             self._hold.release(whole=release)
 
-    def give_up(self, before: int) -> None:
+    def _give_up(self, before: int) -> None:
         """Close a session that turned out not to be resumable.
 
         ``before`` is its lease's token from before it was taken: with another one, nobody has worked under

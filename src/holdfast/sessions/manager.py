@@ -273,7 +273,7 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
             session.resume_from(checkpoint, force=force)
         except BaseException:
             with suppress(HoldfastError):
-                session.give_up(record.lease_token)
+                session._give_up(record.lease_token)
             raise
         return session
 
