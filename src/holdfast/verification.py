@@ -9,9 +9,10 @@ verifies again, and a chunk with wrong bytes makes room for the right ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.errors import DigestMismatch, IntegrityError, StoreReadOnly
@@ -30,8 +31,9 @@ _CHUNKS_AT_ONCE: Final = 200
 class Damage:
     """A checkpoint that cannot be restored, or an effect that cannot be replayed, and why.
 
-    An effect has no ``checkpoint_id``; it is named by its session and key. Deep verification finds
-    more that belongs to no checkpoint: a broken chain has its session, a chunk and a structure neither.
+    An effect has no ``checkpoint_id``; it is named by its session, key and occurrence. Deep verification finds
+    more that belongs to no checkpoint: a broken chain has its session, a chunk its digest, and what
+    is wrong with the database itself neither.
     """
 
     checkpoint_id: str | None
@@ -39,6 +41,19 @@ class Damage:
     reason: str
     session_id: str | None = None
     effect_key: str | None = None
+    occurrence: int | None = None
+    chunk: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What sort of thing is damaged: a checkpoint, an effect, a session, a chunk, the database."""
+        if self.checkpoint_id is not None:
+            return "checkpoint"
+        if self.effect_key is not None:
+            return "effect"
+        if self.chunk is not None:
+            return "chunk"
+        return "database" if self.session_id is None else "session"
 
     @property
     def what(self) -> str:
@@ -47,14 +62,17 @@ class Damage:
             return self.checkpoint_id
         if self.effect_key is not None:
             return f"effect {self.effect_key} of session {self.session_id}"
+        if self.chunk is not None:
+            return f"chunk {self.chunk}"
         return "the database" if self.session_id is None else f"session {self.session_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """How many checkpoints and effects were read back in full, and what of them is damaged.
+    """How many checkpoints and effects were read back in full, and what was found damaged.
 
-    ``quarantined`` and ``released`` are the checkpoints for which deep verification changed that.
+    One thing may have several findings in ``damaged``: `damaged_checkpoints` and `damaged_besides` count
+    the things. ``quarantined`` and ``released`` are the checkpoints for which deep verification changed that.
     """
 
     checked: int
@@ -70,6 +88,19 @@ class VerifyReport:
     def ok(self) -> bool:
         """True when every checkpoint can be restored, and every effect replayed, exactly."""
         return not self.damaged
+
+    @property
+    def damaged_checkpoints(self) -> int:
+        """How many of the checkpoints cannot be restored exactly."""
+        return len({one.checkpoint_id for one in self.damaged if one.checkpoint_id is not None})
+
+    @property
+    def damaged_besides(self) -> dict[str, int]:
+        """How many other things are damaged, by their `Damage.kind`."""
+        things = {
+            replace(one, code="", reason="") for one in self.damaged if one.checkpoint_id is None
+        }
+        return dict(sorted(Counter(one.kind for one in things).items()))
 
 
 def verify_store(
@@ -172,6 +203,7 @@ class _Verification:
             with suppress(IntegrityError):
                 for one in self.store.list_checkpoints(CheckpointQuery(id=checkpoint_id)):
                     if not self.store.session_usage([one.session_id]):
+                        self._checkpoints(iter([one.id]), one.session_id)
                         reason = f"its session {one.session_id!r} is not there"
                         self.damaged.append(Damage(one.id, CHAIN_BROKEN, reason, one.session_id))
 
@@ -196,8 +228,9 @@ class _Verification:
                 except StoreReadOnly:
                     damaged = True
                 if damaged:
-                    reason = f"chunk {digest_text(digest)} has other bytes than its name says"
-                    self.damaged.append(Damage(None, DigestMismatch.code, reason))
+                    reason = "it has other bytes than its name says"
+                    name = digest_text(digest)
+                    self.damaged.append(Damage(None, DigestMismatch.code, reason, chunk=name))
         return len(digests)
 
     def _effects(self) -> int:
@@ -213,11 +246,9 @@ class _Verification:
             try:
                 decode_state(record.payload, self.store.read_chunks)
             except IntegrityError as error:
-                place = EffectQuery(record.session_id, record.key, record.occurrence)
-                if self.store.list_effects(place) != [record]:
+                place = (record.session_id, record.key, record.occurrence)
+                if self.store.list_effects(EffectQuery(*place)) != [record]:
                     continue
-                self.damaged.append(
-                    Damage(None, error.code, str(error), record.session_id, effect_key=record.key)
-                )
+                self.damaged.append(Damage(None, error.code, str(error), *place))
             effects += 1
         return effects

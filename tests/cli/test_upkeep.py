@@ -81,7 +81,14 @@ def test_gc_frees_what_pruning_left(cli: CommandLine, manager: SessionManager) -
 def test_verify_reads_everything_back(cli: CommandLine) -> None:
     cli.save("one", LARGE)
     cli.save("two", {"step": 2})
-    assert cli.json("verify") == {"verify": {"ok": True, "checked": 2, "effects": 0, "damaged": []}}
+    assert cli.json("verify")["verify"] == {
+        "ok": True,
+        "checked": 2,
+        "effects": 0,
+        "damaged_checkpoints": 0,
+        "damaged_besides": {},
+        "damaged": [],
+    }
     assert "2 checkpoints read back" in cli.ok("verify")
 
 
@@ -102,6 +109,63 @@ def test_verify_names_what_is_damaged_and_exits_with_5(cli: CommandLine) -> None
     assert shown.out == ""
 
 
+def test_verify_counts_checkpoints_and_says_apart_what_else_is_damaged(cli: CommandLine) -> None:
+    for name in ("one", "two", "three"):
+        cli.save(name, {"step": name})
+    bad = cli.save("four", {"text": "only here " * 3000})
+    database = sqlite3.connect(cli.project / ".agents" / "sessions.db")
+    # Two bits turned in one chunk, which only one checkpoint needs.
+    (stored,) = database.execute("SELECT data FROM chunks ORDER BY length(data) DESC").fetchone()
+    turned = bytes([stored[0] ^ 3]) + stored[1:]
+    database.execute("UPDATE chunks SET data = ? WHERE data = ?", (turned, stored))
+    database.commit()
+    database.close()
+
+    answer = cli("verify", "--deep")
+    assert answer.code == 5
+    *findings, last = answer.out.splitlines()
+    assert last.endswith("4 checkpoints read back; 1 checkpoint damaged. Damaged besides: 1 chunk")
+    assert findings[0].startswith("damaged chunk sha256:")
+    assert findings[1].startswith(f"damaged {bad['id']}: ")
+    # The chunk has made room for the right one by now, and the checkpoint lacks it.
+    report = cli("verify", "--deep", "--json").json["verify"]
+    assert (report["checked"], report["damaged_checkpoints"]) == (4, 1)
+    assert report["damaged_besides"] == {}
+    assert [one["checkpoint_id"] for one in report["damaged"]] == [bad["id"]]
+
+
+def test_verify_counts_a_checkpoint_once_whatever_is_wrong_with_it(cli: CommandLine) -> None:
+    Path("a").write_text("precious\n")
+    cli.save("one", LARGE)
+    _spoil(cli.project, b"precious\n")
+    _damage(cli.project / ".agents" / "sessions.db")
+    answer = cli("verify")
+    assert answer.code == 5
+    *findings, last = answer.out.splitlines()
+    assert len(findings) == 2
+    assert last == "damaged  1 checkpoint read back; 1 checkpoint damaged"
+
+
+def test_verify_counts_checkpoints_whose_session_is_gone(cli: CommandLine) -> None:
+    saved = cli.save("one", {"step": 1})
+    database = sqlite3.connect(cli.project / ".agents" / "sessions.db")
+    database.execute("DELETE FROM sessions")
+    database.commit()
+    database.close()
+    answer = cli("verify", "--deep")
+    assert answer.code == 5
+    assert f"damaged {saved['id']}: its session" in answer.out
+    assert "damaged  1 checkpoint read back; 1 checkpoint damaged" in answer.out
+
+
+def _spoil(project: Path, content: bytes) -> None:
+    """Give a captured file other bytes in the private store."""
+    blob = git(project, "hash-object", "--stdin", stdin=content)
+    stored = project / ".agents" / "workspace.git" / "objects" / blob[:2] / blob[2:]
+    stored.chmod(0o600)
+    stored.write_bytes(zlib.compress(b"blob 9\0tampered\n"))
+
+
 def _damage(path: Path) -> None:
     database = sqlite3.connect(path)
     try:
@@ -114,10 +178,7 @@ def _damage(path: Path) -> None:
 def test_verify_reads_files_back_too(cli: CommandLine) -> None:
     Path("a").write_text("precious\n")
     saved = cli.save("one", {})
-    blob = git(cli.project, "hash-object", "--stdin", stdin=b"precious\n")
-    stored = Path(".agents/workspace.git/objects", blob[:2], blob[2:])
-    stored.chmod(0o600)
-    stored.write_bytes(zlib.compress(b"blob 9\0tampered\n"))
+    _spoil(cli.project, b"precious\n")
     answer = cli("verify", "--json")
     assert answer.code == 5
     (damage,) = answer.json["verify"]["damaged"]
@@ -214,6 +275,8 @@ def test_deep_verification_finds_what_was_altered_and_resuming_tells(cli: Comman
         "ok": True,
         "checked": 2,
         "effects": 0,
+        "damaged_checkpoints": 0,
+        "damaged_besides": {},
         "sessions": 1,
         "chunks": 0,
         "quarantined": [],

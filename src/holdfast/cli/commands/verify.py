@@ -11,6 +11,7 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line
 from holdfast.cli.progress import progress_bar
 from holdfast.errors import IntegrityError
+from holdfast.verification import VerifyReport
 
 
 @click.command("verify", short_help="Read everything back and check every digest.")
@@ -43,6 +44,8 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
             "ok": report.ok,
             "checked": report.checked,
             "effects": report.effects,
+            "damaged_checkpoints": report.damaged_checkpoints,
+            "damaged_besides": report.damaged_besides,
         }
         if deep:
             found |= {
@@ -64,6 +67,16 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
             chains = f", {plural(report.sessions, 'chain')} whole" if deep else ""
             print_line(("ok", "bold green"), f"  {checked}, every digest is right{chains}")
         else:
-            print_line(("damaged", "bold red"), f"  {checked}, {len(report.damaged):,} damaged")
+            print_line(("damaged", "bold red"), f"  {checked}; {_counted(report)}")
     if not report.ok:
         ctx.exit(IntegrityError.exit_code)
+
+
+def _counted(report: VerifyReport) -> str:
+    """Say how many checkpoints are damaged, and apart from that how much of what else."""
+    besides = [
+        "the database" if kind == "database" else plural(count, kind)
+        for kind, count in report.damaged_besides.items()
+    ]
+    also = f". Damaged besides: {', '.join(besides)}" if besides else ""
+    return f"{plural(report.damaged_checkpoints, 'checkpoint')} damaged{also}"
