@@ -145,3 +145,23 @@ def test_a_real_process_exports_from_a_subdirectory(cli: CommandLine) -> None:
     done = run_process("export", session_id, "--json", "-o", "s.tar", cwd=Path("below").absolute())
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["bundle"]["bytes"] == Path("below/s.tar").stat().st_size
+
+
+def test_what_is_in_quarantine_is_left_out_as_the_refusal_says(cli: CommandLine) -> None:
+    session_id = saved(cli)
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE session_checkpoints SET label = 'altered' WHERE name = 'two'")
+    database.close()
+    assert cli("verify", "--deep").code == 5
+    before = sorted(Path.cwd().iterdir())
+    refused = cli("export", session_id)
+    assert (refused.code, refused.out) == (5, "")
+    assert "is in quarantine" in refused.err
+    assert "Nothing was written" in refused.err
+    assert "--latest" in refused.err
+    assert sorted(Path.cwd().iterdir()) == before
+    assert "1 checkpoint" in cli.ok("export", session_id, "--latest")
+    refused = cli("copy", ".agents/sessions.db", "other.db")
+    assert (refused.code, refused.out) == (5, "")
+    assert f"session {session_id} was not copied" in refused.err
+    assert cli.json("sessions", "--url", "other.db") == {"sessions": []}

@@ -7,7 +7,7 @@ them: killed in between, there is nothing to be seen but what the next sweep tak
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,10 @@ from holdfast.crypto import Keys
 from holdfast.errors import (
     CheckpointExists,
     CheckpointNotFound,
+    IntegrityError,
+    PackMissing,
     SessionExists,
+    SnapshotCorrupt,
     StoreBusy,
     WorkspaceRefused,
 )
@@ -50,6 +53,17 @@ _NO_FILES: Final = (
     "has files, and files are left alone here (workspace=False, or capture = false in the "
     "settings). Nothing was changed; leave the files out on purpose (files=False, --no-files)"
 )
+_ONE_ALONE: Final = (
+    "Nothing was written, and nothing is lost here. Leave out what is damaged: checkpoint= "
+    "(--checkpoint NAME, or --latest for the newest one that is not in quarantine) exports one that is "
+    "whole; `holdfast verify --deep` finds all that are not"
+)
+_OTHERS: Final = (
+    "Nothing of it is to be seen in the target, nothing is lost here, and sessions that were copied before "
+    "it are whole there. Copy the others by naming them (session_ids=, SESSIONS), and take what is whole "
+    "of this one along with `holdfast export --checkpoint NAME` or `--latest`"
+)
+_FILES_STAY: Final = "The states alone go with files=False (--no-files)"
 _ATTEMPTS: Final = 5
 
 
@@ -104,22 +118,36 @@ def export_session(
         one.workspace_commit for one in store.list_checkpoints(CheckpointQuery(record.id))
     ):
         raise WorkspaceRefused(f"session {record.id} {_NO_FILES}")
-    brief = brief_to_go(store, record, around, checkpoint=chosen).text
     open_source: Callable[[Store, str, str | None], Source] = Source
-    if (redactor := around.redaction.leaving) is not None:
-        brief = redactor.text(brief)
+    redactor = around.redaction.leaving
+    if redactor is not None:
         open_source = partial(ScreenedSource, redactor=redactor)
-    return write_bundle(
-        store,
-        record.id,
-        target,
-        brief=brief,
-        checkpoint_id=chosen,
-        files=out,
-        overwrite=overwrite,
-        keys=keys,
-        open_source=open_source,
-    )
+    with _refusing(f"session {record.id} was not exported", _ONE_ALONE):
+        brief = brief_to_go(store, record, around, checkpoint=chosen).text
+        return write_bundle(
+            store,
+            record.id,
+            target,
+            brief=brief if redactor is None else redactor.text(brief),
+            checkpoint_id=chosen,
+            files=out,
+            overwrite=overwrite,
+            keys=keys,
+            open_source=open_source,
+        )
+
+
+@contextmanager
+def _refusing(what: str, advice: str) -> Iterator[None]:
+    """Say of damaged content what did not happen because of it, and how the rest can leave."""
+    try:
+        yield
+    except IntegrityError as error:
+        if isinstance(error, PackMissing | SnapshotCorrupt):
+            advice = f"{advice}. {_FILES_STAY}"
+        refused = type(error)(f"{what}: {error}. {advice}")
+        refused.last_good = error.last_good
+        raise refused from error
 
 
 def import_bundle(
@@ -164,6 +192,8 @@ def import_bundle(
             same = not _deliver(
                 move, store, pack_required=required and bool(report.trees), progress=progress
             )
+            if not same:
+                verify_delivered(move, store, move.copy.session.id)
         return ImportReport(
             "present" if same else "imported",
             move.copy.session.id,
@@ -179,7 +209,7 @@ def verify_bundle(path: Path, *, unsealed: bool = False) -> None:
 
 
 def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progress | None) -> bool:
-    """Store a session and read it back. False when somebody else has stored the same meanwhile."""
+    """Store a session. False when somebody else has stored the same meanwhile."""
     try:
         deliver(move, store, pack_required=pack_required, progress=progress)
     except SessionExists as error:
@@ -191,7 +221,6 @@ def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progres
             f"{error}: this store has the same work under another id. Nothing was stored; give it a "
             f"new id (session_id=, --as NEW_ID) to have it twice"
         ) from error
-    verify_delivered(move, store, move.copy.session.id)
     return True
 
 
@@ -235,10 +264,12 @@ def _copy_one(
     progress: Progress | None,
 ) -> CopyReport:
     (origin, their_files), (store, our_files) = source, target
-    found = origin.read_session(session_id)
-    if found is None:
-        raise CheckpointNotFound(f"session {session_id} was erased meanwhile")
-    move = move_from(origin, found)
+    refusing = partial(_refusing, f"session {session_id} was not copied", _OTHERS)
+    with refusing():
+        found = origin.read_session(session_id)
+        if found is None:
+            raise CheckpointNotFound(f"session {session_id} was erased meanwhile")
+        move = move_from(origin, found)
     commits = list(
         dict.fromkeys(one.workspace_commit for one in found.checkpoints if one.workspace_commit)
     )
@@ -253,12 +284,16 @@ def _copy_one(
             required = False
             if commits and their_files is not None and our_files is not None:
                 stack.enter_context(our_files.workspace.saving())
-                our_files.take_over(their_files, commits)
+                with refusing():
+                    our_files.take_over(their_files, commits)
                 required = our_files.shared
-            if same is None and not _deliver(
-                move, store, pack_required=required, progress=progress
-            ):
-                outcome = "present"
+            if same is None:
+                with refusing():
+                    delivered = _deliver(move, store, pack_required=required, progress=progress)
+                if delivered:
+                    verify_delivered(move, store, session_id)
+                else:
+                    outcome = "present"
     return CopyReport(
         session_id=session_id,
         outcome=outcome,
