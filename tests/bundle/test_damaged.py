@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import apsw
 import pytest
 
 from holdfast import SessionManager
-from holdfast.errors import CheckpointQuarantined, DigestMismatch, IntegrityError
+from holdfast.errors import CheckpointQuarantined, DigestMismatch, IntegrityError, SnapshotCorrupt
 from holdfast.model import SessionQuery
 from holdfast.sessions import Session
 from tests.bundle.conftest import Open
+from tests.workspace.pictures import git
 
 LEFT_OUT = "--checkpoint NAME, or --latest"
 
@@ -88,3 +90,32 @@ def test_a_refused_copy_leaves_nothing_to_be_seen_and_names_the_way_for_the_othe
     [copied] = manager.copy_to(target, ["another"])
     assert copied.outcome == "copied"
     assert theirs.get_session("another").state == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, zlib.compress(b"blob 9\0print(2)\n")], ids=["gone", "other"]
+)
+def test_damaged_files_stay_behind_and_the_states_may_go_alone(
+    open_at: Open, tmp_path: Path, postgres_url: str, wrong: bytes | None
+) -> None:
+    manager = open_at("a")
+    session = manager.create_session("tester", session_id="the session")
+    (manager.project_dir / "code.py").write_text("print(1)\n")
+    session.save_checkpoint("one", state={"n": 1})
+    blob = git(manager.project_dir, "hash-object", "--stdin", stdin=b"print(1)\n")
+    stored = manager.project_dir / ".agents" / "workspace.git" / "objects" / blob[:2] / blob[2:]
+    stored.unlink()
+    if wrong is not None:
+        stored.write_bytes(wrong)
+    target = tmp_path / "all.tar"
+    with pytest.raises(SnapshotCorrupt, match=r"not exported: .*files=False \(--no-files\)"):
+        manager.export_session(session.id, target)
+    with pytest.raises(SnapshotCorrupt, match=r"not copied: .*files=False \(--no-files\)"):
+        manager.copy_to(postgres_url)
+    assert not target.exists()
+    theirs = open_at("b", postgres_url)
+    assert theirs.store.list_sessions(SessionQuery()) == []
+
+    manager.export_session(session.id, target, files=False)
+    [copied] = manager.copy_to(postgres_url, files=False)
+    assert (copied.outcome, copied.snapshots) == ("copied", 0)

@@ -21,6 +21,7 @@ from holdfast.config import WorkspaceSettings
 from holdfast.errors import (
     InvalidIdentifier,
     PackMissing,
+    SnapshotCorrupt,
     SnapshotNotFound,
     WorkspaceRefused,
     WorkspaceTimeout,
@@ -228,6 +229,7 @@ class ProjectFiles:
         """Write the files of snapshots as one pack, and return their bytes unpacked."""
         for commit in commits:
             self.fetch(commit)
+        self._check(commits)
         return self.workspace.write_pack(commits, sink.write)
 
     def pack_in(
@@ -245,7 +247,16 @@ class ProjectFiles:
         for commit in commits:
             source.fetch(commit)
         self.workspace.hold(commits)
+        if self._share:
+            self._check(commits)
         self._send_all(commits)
+
+    def _check(self, commits: Sequence[str]) -> None:
+        """Hash what is about to leave: git packs wrong bytes too, and no one could unpack them."""
+        for one in self.workspace.verify(commits):
+            raise SnapshotCorrupt(
+                f"the files of snapshot {one.commit[:12]} are damaged: {one.problem}"
+            )
 
     def _send_all(self, commits: Sequence[str]) -> None:
         before = None
