@@ -18,7 +18,7 @@ FUZZ := $(VENV)/.fuzz
 # Frameworks whose pins conflict: an environment for each, as tests/frameworks/<name>/constraints.txt says.
 FRAMEWORKS ?= $(notdir $(patsubst %/,%,$(dir $(wildcard tests/frameworks/*/constraints.txt))))
 FRAMEWORK_VENVS := .venv-frameworks
-INPUTS := pyproject.toml constraints.txt
+INPUTS := pyproject.toml constraints.txt setup.py src/holdfast/state/_plain.c
 
 # The coding agents that `make test-agents` runs; their versions stand in tests/agents/package.json.
 AGENTS_NPM := $(CURDIR)/.agents-npm
@@ -71,7 +71,7 @@ bench: $(BENCH) ## measure Holdfast and its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv, caches and reports
-	rm -rf $(VENV) $(FRAMEWORK_VENVS) $(AGENTS_NPM) build dist .coverage .coverage.* .fuzz .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FRAMEWORK_VENVS) $(AGENTS_NPM) build dist src/*.egg-info src/holdfast/state/*.so .coverage .coverage.* .fuzz .hypothesis .import_linter_cache
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -14,6 +14,7 @@ import pytest
 from holdfast import SessionManager
 from holdfast.config import load_config
 from holdfast.doctor import Finding, examine
+from holdfast.state.plain import COMPILED
 from tests.doctor.test_salvage import fill, pages_of, ruin
 
 
@@ -34,6 +35,7 @@ def test_a_sound_project_has_no_bad_finding(project: Path) -> None:
     assert {one.level for one in found.values()} == {"ok"}
     assert "3 sessions" in found["store"].text
     assert found["structure"].text == "the database file is sound"
+    assert f"{'with' if COMPILED else 'without'} its compiled part" in found["versions"].text
 
 
 def test_a_directory_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:

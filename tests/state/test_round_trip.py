@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from holdfast.errors import StateCorrupt
 from holdfast.model import Payload
 from holdfast.state import StateEncoder, decode_state
-from holdfast.state.codec import dump_document, is_plain, load_document
+from holdfast.state.codec import dump_document, load_document
 from holdfast.state.encoder import MAX_SEQUENCES
+from holdfast.state.plain import is_plain
 from tests.state.simulation import Chunks, exact, round_trip
 from tests.state.strategies import json_states, json_values, states, values
 

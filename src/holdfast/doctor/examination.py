@@ -67,12 +67,14 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
 
 
 def _versions() -> Finding:
+    from holdfast.state.plain import COMPILED
+
     ours = version("holdfast")
     return Finding(
         "versions",
         "ok",
-        f"holdfast {ours}, Python {platform.python_version()}, {platform.system()} "
-        f"{platform.machine()}",
+        f"holdfast {ours} {'with' if COMPILED else 'without'} its compiled part, "
+        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
     )
 
 

@@ -14,7 +14,7 @@ import orjson
 from holdfast.effects.effect import Effect, Verdict
 from holdfast.errors import ArgumentsNotFingerprintable, InvalidStep, StateNotSerializable
 from holdfast.ids import NAME_BYTES, check_text
-from holdfast.state.codec import is_plain
+from holdfast.state.plain import is_plain
 from holdfast.state.refs import SHA256
 from holdfast.state.screen import Screen
 from holdfast.state.tags import tagged

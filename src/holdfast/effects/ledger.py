@@ -37,9 +37,9 @@ from holdfast.ids import new_id
 from holdfast.locks import Lock
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect, Payload
 from holdfast.state import StateEncoder, decode_state
-from holdfast.state.codec import is_plain
 from holdfast.state.document import write_manifest
 from holdfast.state.encoder import INLINE_BYTES
+from holdfast.state.plain import is_plain
 from holdfast.state.screen import Screen
 from holdfast.stores.base import Store
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 import orjson
 
 from holdfast.errors import StateCorrupt, StateNotSerializable
+from holdfast.state.plain import is_plain
 from holdfast.state.screen import Screen
-from holdfast.state.tags import MARK, MAX_DEPTH, Json, tagged, untagged
+from holdfast.state.tags import MAX_DEPTH, Json, tagged, untagged
 
 _SHORT: Final = 16 * 1024
 
@@ -26,43 +27,6 @@ def compact(text: bytes) -> bytes:
     What orjson returns keeps the buffer that it was written in: kilobytes for a few characters.
     """
     return bytes(memoryview(text))
-
-
-def is_plain(value: Any, room: int = MAX_DEPTH) -> bool:
-    """Tell whether ``value`` consists of exact JSON types only, nested no deeper than ``room``.
-
-    Integers beyond 64 bits, lone surrogates and keys that are not text are left to orjson, which
-    refuses them.
-    """
-    kind = type(value)
-    if kind is list:
-        if room <= 0:
-            return False
-        items = value
-    elif kind is dict:
-        if room <= 0 or MARK in value:
-            return False
-        for key in value:
-            if type(key) is not str or "\0" in key:
-                return False
-        items = value.values()
-    else:
-        items = (value,)
-        room += 1
-    for item in items:
-        kind = type(item)
-        if kind is str:
-            if "\0" in item:
-                return False
-        elif kind is dict or kind is list:
-            if not is_plain(item, room - 1):
-                return False
-        elif kind is float:
-            if item - item != 0.0:  # NaN and the infinities
-                return False
-        elif kind is not int and kind is not bool and item is not None:
-            return False
-    return True
 
 
 def dump(

@@ -1,0 +1,320 @@
+/* The functions of plain.py, which says what they do.
+ *
+ * Code of others can only run where an attribute of an object is asked for. A container is owned while it is
+ * walked, and what stands in it is asked for anew at each step, so that such code may even change it.
+ *
+ * Only the stable interface of Python 3.11 and later is used: one build serves them all.
+ */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <string.h>
+
+/* The mark of tagged values and the greatest depth: MARK and MAX_DEPTH in tags.py. */
+#define MARK "$t"
+#define MAX_DEPTH 200
+
+static int
+is_scalar(PyTypeObject *type)
+{
+    return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type
+        || type == &PyBool_Type || type == Py_TYPE(Py_None);
+}
+
+/* is_plain ------------------------------------------------------------------------------------ */
+
+static int
+is_plain_text(PyObject *text)
+{
+    Py_ssize_t found = PyUnicode_FindChar(text, 0, 0, PyUnicode_GetLength(text), 1);
+    return found == -2 ? -1 : found == -1;
+}
+
+/* Answer 1 or 0, or -1 with an exception set, as all functions here do. */
+static int
+is_plain(PyObject *value, Py_ssize_t room)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyUnicode_Type)
+        return is_plain_text(value);
+    if (type == &PyFloat_Type) {
+        double number = PyFloat_AsDouble(value);
+        return number - number == 0.0;
+    }
+    if (type == &PyList_Type) {
+        if (room <= 0)
+            return 0;
+        for (Py_ssize_t at = 0, end = PyList_Size(value); at < end; at++) {
+            int plain = is_plain(PyList_GetItem(value, at), room - 1);
+            if (plain != 1)
+                return plain;
+        }
+        return 1;
+    }
+    if (type == &PyDict_Type) {
+        PyObject *key, *item;
+        Py_ssize_t position = 0;
+        if (room <= 0)
+            return 0;
+        while (PyDict_Next(value, &position, &key, &item)) {
+            if (Py_TYPE(key) != &PyUnicode_Type
+                || PyUnicode_CompareWithASCIIString(key, MARK) == 0)
+                return 0;
+            int plain = is_plain_text(key);
+            if (plain == 1)
+                plain = is_plain(item, room - 1);
+            if (plain != 1)
+                return plain;
+        }
+        return 1;
+    }
+    return is_scalar(type);
+}
+
+static PyObject *
+plain_is_plain(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *value;
+    Py_ssize_t room = MAX_DEPTH;
+    if (!PyArg_ParseTuple(arguments, "O|n:is_plain", &value, &room))
+        return NULL;
+    int plain = is_plain(value, room);
+    return plain < 0 ? NULL : PyBool_FromLong(plain);
+}
+
+/* outline ------------------------------------------------------------------------------------- */
+
+static int add_value(PyObject *found, PyObject *value, PyObject *attributes);
+
+static int
+add_kind(PyObject *found, PyTypeObject *kind, Py_ssize_t length)
+{
+    PyObject *number = PyLong_FromSsize_t(length);
+    if (number == NULL)
+        return -1;
+    int failed = PyList_Append(found, (PyObject *)kind) || PyList_Append(found, number);
+    Py_DECREF(number);
+    return failed ? -1 : 1;
+}
+
+static int
+add_list(PyObject *found, PyObject *value, PyObject *attributes)
+{
+    Py_ssize_t length = PyList_Size(value);
+    int added = add_kind(found, &PyList_Type, length);
+    for (Py_ssize_t at = 0; at < length && added == 1; at++)
+        added = add_value(found, PyList_GetItem(value, at), attributes);
+    return added;
+}
+
+static int
+add_dict(PyObject *found, PyObject *value, PyObject *attributes)
+{
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    int added = add_kind(found, &PyDict_Type, PyDict_Size(value));
+    while (added == 1 && PyDict_Next(value, &position, &key, &item)) {
+        if (Py_TYPE(key) != &PyUnicode_Type) {
+            PyErr_SetString(PyExc_TypeError, "a key is no text");
+            return -1;
+        }
+        added = PyList_Append(found, key) ? -1 : add_value(found, item, attributes);
+    }
+    return added;
+}
+
+static int
+add_object(PyObject *found, PyObject *value, PyObject *attributes)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(value);
+    PyObject *names = PyDict_GetItemWithError(attributes, kind);
+    if (names == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "an object of %R", kind);
+        return -1;
+    }
+    int added = PyList_Append(found, kind) || PyList_Append(found, names) ? -1 : 1;
+    for (Py_ssize_t at = 0, end = PyTuple_Size(names); at < end && added == 1; at++) {
+        PyObject *part = PyObject_GetAttr(value, PyTuple_GetItem(names, at));
+        added = add_value(found, part, attributes);
+        Py_XDECREF(part);
+    }
+    return added;
+}
+
+static int
+add_value(PyObject *found, PyObject *value, PyObject *attributes)
+{
+    if (value == NULL)
+        return -1;
+    PyTypeObject *type = Py_TYPE(value);
+    if (is_scalar(type))
+        return PyList_Append(found, value) ? -1 : 1;
+    if (Py_EnterRecursiveCall(" while a list was outlined"))
+        return -1;
+    Py_INCREF(value);
+    int added = type == &PyDict_Type ? add_dict(found, value, attributes)
+        : type == &PyList_Type ? add_list(found, value, attributes)
+        : add_object(found, value, attributes);
+    Py_DECREF(value);
+    Py_LeaveRecursiveCall();
+    return added;
+}
+
+static PyObject *
+plain_outline(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *values, *attributes;
+    if (!PyArg_ParseTuple(arguments, "O!O!:outline", &PyList_Type, &values, &PyDict_Type, &attributes))
+        return NULL;
+    PyObject *found = PyList_New(0);
+    if (found == NULL)
+        return NULL;
+    for (Py_ssize_t at = 0; at < PyList_Size(values); at++)
+        if (add_value(found, PyList_GetItem(values, at), attributes) < 0) {
+            Py_DECREF(found);
+            return NULL;
+        }
+    return found;
+}
+
+/* fits ---------------------------------------------------------------------------------------- */
+
+/* How far an outline has been read. */
+typedef struct {
+    PyObject *marks;
+    Py_ssize_t at;
+} Reading;
+
+static PyObject *
+next_mark(Reading *known)
+{
+    return PyList_GetItem(known->marks, known->at++);
+}
+
+static int
+is_length(Reading *known, Py_ssize_t length)
+{
+    PyObject *mark = next_mark(known);
+    return mark == NULL ? -1 : PyLong_AsSsize_t(mark) == length;
+}
+
+static int
+is_that_scalar(PyObject *mark, PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (mark == value)
+        return 1;
+    if (mark == NULL)
+        return -1;
+    if (Py_TYPE(mark) != type)
+        return 0;
+    if (type == &PyUnicode_Type || type == &PyLong_Type)
+        return PyObject_RichCompareBool(mark, value, Py_EQ);
+    if (type == &PyFloat_Type) {
+        /* By their bits: what equality does not see is the sign of zero. */
+        double before = PyFloat_AsDouble(mark), now = PyFloat_AsDouble(value);
+        return memcmp(&before, &now, sizeof now) == 0;
+    }
+    return 0;
+}
+
+static int is_that(Reading *known, PyObject *value);
+
+static int
+is_that_list(Reading *known, PyObject *value)
+{
+    Py_ssize_t length = PyList_Size(value);
+    int same = is_length(known, length);
+    for (Py_ssize_t at = 0; at < length && same == 1; at++)
+        same = is_that(known, PyList_GetItem(value, at));
+    return same;
+}
+
+static int
+is_that_dict(Reading *known, PyObject *value)
+{
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    int same = is_length(known, PyDict_Size(value));
+    while (same == 1 && PyDict_Next(value, &position, &key, &item)) {
+        same = is_that_scalar(next_mark(known), key);
+        if (same == 1)
+            same = is_that(known, item);
+    }
+    return same;
+}
+
+static int
+is_that_object(Reading *known, PyObject *value)
+{
+    PyObject *names = next_mark(known);
+    if (names == NULL)
+        return -1;
+    int same = 1;
+    for (Py_ssize_t at = 0, end = PyTuple_Size(names); at < end && same == 1; at++) {
+        PyObject *part = PyObject_GetAttr(value, PyTuple_GetItem(names, at));
+        same = is_that(known, part);
+        Py_XDECREF(part);
+    }
+    return same;
+}
+
+static int
+is_that(Reading *known, PyObject *value)
+{
+    PyObject *mark = next_mark(known);
+    if (mark == NULL || value == NULL)
+        return -1;
+    if (!PyType_Check(mark))
+        return is_that_scalar(mark, value);
+    PyTypeObject *type = Py_TYPE(value);
+    if (mark != (PyObject *)type)
+        return 0;
+    if (Py_EnterRecursiveCall(" while a list was compared"))
+        return -1;
+    Py_INCREF(value);
+    int same = type == &PyDict_Type ? is_that_dict(known, value)
+        : type == &PyList_Type ? is_that_list(known, value)
+        : is_that_object(known, value);
+    Py_DECREF(value);
+    Py_LeaveRecursiveCall();
+    return same;
+}
+
+static PyObject *
+plain_fits(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Reading known = {NULL, 0};
+    PyObject *values;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(arguments, "O!O!n:fits", &PyList_Type, &known.marks, &PyList_Type, &values, &at))
+        return NULL;
+    int same = 1;
+    for (; same == 1 && known.at < PyList_Size(known.marks); at++)
+        same = at < PyList_Size(values) ? is_that(&known, PyList_GetItem(values, at)) : 0;
+    return same < 0 ? NULL : PyBool_FromLong(same);
+}
+
+/* The module ---------------------------------------------------------------------------------- */
+
+static PyMethodDef functions[] = {
+    {"is_plain", plain_is_plain, METH_VARARGS, NULL},
+    {"outline", plain_outline, METH_VARARGS, NULL},
+    {"fits", plain_fits, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "holdfast.state._plain",
+    .m_doc = "The functions of holdfast.state.plain in C.",
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC
+PyInit__plain(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,142 @@
+"""Plain data: what consists of exact JSON types, and how all of it is looked at on every save.
+
+Two questions are asked of each value of a state, so they decide what a save costs: is it plain, and is it
+what it was at the last save? The second is answered by an outline: scalars and keys, by reference and in
+their order, and before those of a container its kind and its length. Scalars do not change, so where the
+very same objects stand in the same places nothing did. Objects that are not the same may still be equal, as
+after a round through JSON: then their types decide as well, because 1, 1.0 and True are equal too.
+
+`_plain.c` has the same three functions, several times as fast. They are used where it could be compiled;
+what is written here says what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from holdfast.state.tags import MARK, MAX_DEPTH
+
+__all__ = ["COMPILED", "Attributes", "fits", "is_plain", "outline"]
+
+Attributes = dict[type, tuple[str, ...]]
+"""Classes whose objects may stand among plain data, and the attributes that these consist of."""
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def is_plain(value: Any, room: int = MAX_DEPTH) -> bool:
+    """Tell whether ``value`` consists of exact JSON types only, nested no deeper than ``room``.
+
+    Integers beyond 64 bits and lone surrogates are left to orjson, which refuses them.
+    """
+    kind = type(value)
+    if kind is list:
+        if room <= 0:
+            return False
+        items = value
+    elif kind is dict:
+        if room <= 0 or MARK in value:
+            return False
+        for key in value:
+            if type(key) is not str or "\0" in key:
+                return False
+        items = value.values()
+    else:
+        items = (value,)
+        room += 1
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if "\0" in item:
+                return False
+        elif kind is dict or kind is list:
+            if not is_plain(item, room - 1):
+                return False
+        elif kind is float:
+            if item - item != 0.0:  # NaN and the infinities
+                return False
+        elif kind not in _SCALARS:
+            return False
+    return True
+
+
+def outline(values: list[Any], attributes: Attributes) -> list[Any]:
+    """Return what `fits` recognises these values by.
+
+    Raises TypeError for one that is neither plain nor of one of the classes.
+    """
+    found: list[Any] = []
+    for value in values:
+        _outline(value, attributes, found)
+    return found
+
+
+def _outline(value: Any, attributes: Attributes, found: list[Any]) -> None:
+    kind = type(value)
+    if kind in _SCALARS:
+        found.append(value)
+    elif kind is list:
+        found += (list, len(value))
+        for item in value:
+            _outline(item, attributes, found)
+    elif kind is dict:
+        found += (dict, len(value))
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError("a key is no text")
+            found.append(key)
+            _outline(item, attributes, found)
+    elif kind in attributes:
+        names = attributes[kind]
+        found += (kind, names)
+        for name in names:
+            _outline(getattr(value, name), attributes, found)
+    else:
+        raise TypeError(f"an object of the class {kind.__qualname__}")
+
+
+def fits(known: list[Any], values: list[Any], start: int) -> bool:
+    """Tell whether exactly the values of an outline stand from ``start`` on.
+
+    Raises what an object says that lacks an attribute.
+    """
+    marks = iter(known)
+    for mark in marks:
+        if start >= len(values) or not _is(mark, marks, values[start]):
+            return False
+        start += 1
+    return True
+
+
+def _is(mark: Any, marks: Iterator[Any], value: Any) -> bool:
+    if not isinstance(mark, type):
+        return _is_scalar(mark, value)
+    kind = type(value)
+    if kind is not mark:
+        return False
+    if mark is list:
+        return len(value) == next(marks) and all(_is(next(marks), marks, item) for item in value)
+    if mark is dict:
+        return len(value) == next(marks) and all(
+            _is_scalar(next(marks), key) and _is(next(marks), marks, item)
+            for key, item in value.items()
+        )
+    return all(_is(next(marks), marks, getattr(value, name)) for name in next(marks))
+
+
+def _is_scalar(known: Any, value: Any) -> bool:
+    if known is value:
+        return True
+    if type(known) is not type(value) or known != value:
+        return False
+    # What equality does not see in a finite number is the sign of zero.
+    return type(known) is not float or repr(known) == repr(value)
+
+
+try:
+    from holdfast.state._plain import fits, is_plain, outline
+except ImportError:
+    COMPILED = False
+else:
+    COMPILED = True

@@ -1,0 +1,207 @@
+"""Plain data is told from other data, and known again, the same way by each implementation."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import sys
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.state import plain
+from holdfast.state.tags import MARK, MAX_DEPTH
+from tests.state.plain import IMPLEMENTATIONS
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def looking(request: pytest.FixtureRequest) -> ModuleType:
+    return IMPLEMENTATIONS[request.param]
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@dataclass
+class Message:
+    content: Any
+    extra: Any = None
+
+
+class Lacking:
+    """An object without what its class is said to consist of."""
+
+
+MESSAGES = {Message: ("content", "extra"), Lacking: ("content",)}
+
+# Drawn from few values, so that two of them are often nearly the same.
+_SCALARS = st.sampled_from(
+    [
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2**63,
+        10**30,
+        0.0,
+        -0.0,
+        1.0,
+        0.1,
+        "",
+        "a",
+        "b",
+        "é",
+        "\U0001f600",
+    ]
+)
+_VALUES: st.SearchStrategy[Any] = st.recursive(
+    _SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["a", "b", "c", ""]), inner, max_size=3),
+        st.builds(Message, inner, inner),
+    ),
+    max_leaves=12,
+)
+_ODD = st.sampled_from(
+    [
+        *("a\0b", float("nan"), float("inf"), -float("inf"), (1,), {1: 2}, {"a\0": 1}, {MARK: 1}),
+        *(b"a", Text("a"), Number.ONE, {Text("a"): 1}, OrderedDict(a=1), datetime.now(UTC), object),
+        *([[["\0"]]], {"a": {"b": [float("nan")]}}, [{"a": (1,)}]),
+    ]
+)
+
+
+@given(value=st.one_of(_VALUES, _ODD), room=st.integers(0, 4))
+def test_all_agree_on_what_is_plain(value: Any, room: int) -> None:
+    assert len({looking.is_plain(value, room) for looking in IMPLEMENTATIONS.values()}) == 1
+
+
+@given(before=st.lists(_VALUES, max_size=5), now=st.lists(_VALUES, max_size=5))
+def test_all_agree_on_what_is_the_same(before: list[Any], now: list[Any]) -> None:
+    outlines = [looking.outline(before, MESSAGES) for looking in IMPLEMENTATIONS.values()]
+    assert all(len(one) == len(outlines[0]) and all(map(_is, one, outlines[0])) for one in outlines)
+    for values in (now, before, copy.deepcopy(before), [*before, 1], before[:-1], [1, *before]):
+        for start in (0, 1):
+            said = {
+                looking.fits(outlines[0], values, start) for looking in IMPLEMENTATIONS.values()
+            }
+            there = _text(values[start : start + len(before)])
+            assert said == {there == _text(before)}
+
+
+def _is(one: Any, other: Any) -> bool:
+    # Lengths beyond the small numbers are other objects each time.
+    return one is other or (type(one) is int and one == other)
+
+
+def _text(values: list[Any]) -> str:
+    return repr(values)
+
+
+@pytest.mark.parametrize(
+    "value", ["\0", {"\0": 1}, {1: 1}, {MARK: 1}, (1,), Text(), Number.ONE, b""]
+)
+def test_what_is_not_plain(looking: ModuleType, value: Any) -> None:
+    assert not looking.is_plain(value)
+    assert not looking.is_plain([{"a": [value]}])
+    assert looking.is_plain([{"a": [repr(value).replace("\0", "")]}])
+
+
+def test_the_depth_is_bounded(looking: ModuleType) -> None:
+    nested: Any = 0
+    for _ in range(MAX_DEPTH):
+        nested = [nested]
+    assert looking.is_plain(nested)
+    assert looking.is_plain({"a": nested}, MAX_DEPTH + 1)
+    assert not looking.is_plain({"a": nested})
+
+
+def test_an_object_is_known_by_its_attributes(looking: ModuleType) -> None:
+    values = [Message("a", {"b": 1}), Message(["c"])]
+    known = looking.outline(values, MESSAGES)
+    assert looking.fits(known, copy.deepcopy(values), 0)
+    values[0].extra["b"] = True
+    assert not looking.fits(known, values, 0)
+    assert not looking.fits(known, [Message("a", {"b": 1}), {"content": ["c"], "extra": None}], 0)
+
+
+@pytest.mark.parametrize(
+    "value", [(1,), b"", datetime.now(UTC), {1: 2}, Text(), Number.ONE, {Text()}]
+)
+def test_what_no_class_is_named_for_is_not_outlined(looking: ModuleType, value: Any) -> None:
+    with pytest.raises(TypeError):
+        looking.outline([Message([value])], MESSAGES)
+
+
+def test_an_object_that_lacks_an_attribute_says_so(looking: ModuleType) -> None:
+    with pytest.raises(AttributeError):
+        looking.outline([Lacking()], MESSAGES)
+    lacking = Lacking()
+    lacking.content = 1  # type: ignore[attr-defined]
+    known = looking.outline([lacking], MESSAGES)
+    with pytest.raises(AttributeError):
+        looking.fits(known, [Lacking()], 0)
+
+
+def test_an_attribute_that_changes_its_own_list_harms_nothing(looking: ModuleType) -> None:
+    class Meddling:
+        def __init__(self) -> None:
+            self.meddles = False
+
+        @property
+        def content(self) -> str:
+            if self.meddles:
+                values.clear()
+                held.clear()
+            return "text"
+
+    held: dict[str, Any] = {"a": Meddling(), "b": ["c"] * 3}
+    values = [held, [held["a"], "d"], "e"]
+    known = looking.outline(values, {Meddling: ("content",)})
+    assert looking.fits(known, values, 0)
+    held["a"].meddles = True
+    try:
+        same = looking.fits(known, values, 0)
+    except RuntimeError:
+        same = False
+    assert not same
+
+
+def test_depth_beyond_the_call_stack_is_an_error_and_no_crash(looking: ModuleType) -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    with pytest.raises(RecursionError):
+        looking.outline(nested, {})
+    levels = sys.getrecursionlimit() // 8
+    shallow: Any = 0
+    for _ in range(levels):
+        shallow = [shallow]
+    assert looking.fits(looking.outline(shallow, {}), shallow, 0)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    for looking in IMPLEMENTATIONS.values():
+        with pytest.raises((TypeError, AttributeError)):
+            looking.outline(1, {})
+        with pytest.raises((TypeError, AttributeError)):
+            looking.fits(1, [], 0)
+
+
+def test_a_compiled_part_is_used_where_there_is_one() -> None:
+    assert ("c" in IMPLEMENTATIONS) == plain.COMPILED
+    assert (type(plain.fits).__name__ == "builtin_function_or_method") == plain.COMPILED
