@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,6 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line
 from holdfast.cli.progress import progress_bar
 from holdfast.errors import IntegrityError
-from holdfast.verification import VerifyReport
 
 
 @click.command("verify", short_help="Read everything back and check every digest.")
@@ -67,16 +67,19 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
             chains = f", {plural(report.sessions, 'chain')} whole" if deep else ""
             print_line(("ok", "bold green"), f"  {checked}, every digest is right{chains}")
         else:
-            print_line(("damaged", "bold red"), f"  {checked}; {_counted(report)}")
+            print_line(
+                ("damaged", "bold red"),
+                f"  {checked}; {_counted(report.damaged_checkpoints, report.damaged_besides)}",
+            )
     if not report.ok:
         ctx.exit(IntegrityError.exit_code)
 
 
-def _counted(report: VerifyReport) -> str:
+def _counted(checkpoints: int, besides: Mapping[str, int]) -> str:
     """Say how many checkpoints are damaged, and apart from that how much of what else."""
-    besides = [
+    others = [
         "the database" if kind == "database" else plural(count, kind)
-        for kind, count in report.damaged_besides.items()
+        for kind, count in besides.items()
     ]
-    also = f". Damaged besides: {', '.join(besides)}" if besides else ""
-    return f"{plural(report.damaged_checkpoints, 'checkpoint')} damaged{also}"
+    also = f". Damaged besides: {', '.join(others)}" if others else ""
+    return f"{plural(checkpoints, 'checkpoint')} damaged{also}"
