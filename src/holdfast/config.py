@@ -1,6 +1,8 @@
 """Settings: the only module that reads the environment and configuration files.
 
-Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environment, arguments.
+Later ones win: defaults, ``.agents/holdfast.toml`` in the project, the environment, arguments. The file may
+have come with a clone. So it chooses a store inside of the project only: one elsewhere, which would get all that
+is saved, is used once this user has said that it is right (`holdfast.trust`).
 
     # .agents/holdfast.toml
     url = "postgresql://agents@db/agents?schema=holdfast"
@@ -71,8 +73,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.errors import InvalidConfiguration
-from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, find_marked, stated_store
+from holdfast.errors import InvalidConfiguration, StoreNotTrusted
+from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, URL, find_marked, stated_store
 
 __all__ = [
     "AGENTS_DIR",
@@ -94,6 +96,7 @@ __all__ = [
     "key_in_environment",
     "load_config",
     "read_agent_context",
+    "without_password",
 ]
 
 SESSION_NUMBER: Final = "HOLDFAST_SESSION_NUMBER"
@@ -215,10 +218,14 @@ class AgentContext:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What is in force for one project."""
+    """What is in force for one project.
+
+    ``stated_url`` is the store as it was named, to be shown; `url` is for opening it.
+    """
 
     project_dir: Path
-    url: str
+    stated_url: str
+    trusted: bool = True
     tenant: str | None = None
     retention: Mapping[str, int] = field(default_factory=dict)
     workspace: WorkspaceSettings = WorkspaceSettings()
@@ -228,6 +235,27 @@ class Config:
     manager: ManagerSettings = ManagerSettings()
     hooks: HookSettings = HookSettings()
     redaction: RedactionSettings = RedactionSettings()
+
+    @property
+    def url(self) -> str:
+        """The store to open. Raises `StoreNotTrusted` where only the project's own file wants it."""
+        if not self.trusted:
+            raise StoreNotTrusted(
+                f"{self.project_dir / AGENTS_DIR / CONFIG_FILE} wants all that is saved here to be kept in "
+                f"{without_password(self.stated_url)}, outside of the project, and you have not said that this "
+                f"is right. Nothing was opened, sent or lost. If that store is yours: holdfast init --trust; "
+                f"if not, take the line out, or name your own with --url or {URL}"
+            )
+        return self.stated_url
+
+
+def without_password(url: str) -> str:
+    """Return a URL as it may be shown."""
+    start, separator, rest = url.partition("://")
+    account, at, place = rest.rpartition("@")
+    if not separator or not at:
+        return url
+    return f"{start}://{account.partition(':')[0]}@{place}"
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
@@ -265,16 +293,6 @@ def agent_home(agent: str) -> Path:
         raise InvalidConfiguration("there is no home directory; set HOME") from None
 
 
-def user_state_dir() -> Path | None:
-    """Return where Holdfast keeps what belongs to this user and to no project; None without a home."""
-    chosen = os.environ.get("XDG_STATE_HOME", "")
-    try:
-        state = Path(chosen) if os.path.isabs(chosen) else Path.home() / ".local" / "state"
-    except RuntimeError:
-        return None
-    return state / "holdfast"
-
-
 def load_config(
     project_dir: str | Path | None = None,
     *,
@@ -285,11 +303,14 @@ def load_config(
     root = find_project_root(project_dir)
     stored = _read_file(root / AGENTS_DIR / CONFIG_FILE)
     chosen = url or stated_store()[0]
+    trusted = True
     if not chosen and "url" in stored:
         chosen = _from_root(stored["url"], root)
+        trusted = _lies_within(stored["url"], root) or _is_trusted(chosen)
     return Config(
         project_dir=root,
-        url=str(chosen or root / AGENTS_DIR / DATABASE),
+        stated_url=str(chosen or root / AGENTS_DIR / DATABASE),
+        trusted=trusted,
         tenant=tenant or stated_store()[1] or stored.get("tenant"),
         retention=stored.get("retention", {}),
         workspace=_workspace(root / AGENTS_DIR / CONFIG_FILE, stored.get("workspace", {})),
@@ -325,6 +346,23 @@ def _from_root(url: str, root: Path) -> str:
     if url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
         return f"sqlite:///{root / url.removeprefix('sqlite:///')}"
     return url if ":" in url or url.startswith("~") else str(root / url)
+
+
+def _lies_within(url: str, root: Path) -> bool:
+    """Tell whether a URL of the file is surely a database inside of the project, links followed."""
+    path = url.removeprefix("sqlite:///").partition("?")[0]
+    if url == "memory:" or not path:
+        return True
+    if path.startswith("~") or not {":", "%", "\0"}.isdisjoint(path):
+        return False
+    return Path(os.path.realpath(root / path)).is_relative_to(os.path.realpath(root))
+
+
+def _is_trusted(url: str) -> bool:
+    # Imported here: few projects name a store elsewhere.
+    from holdfast.trust import is_known_store
+
+    return is_known_store(url)
 
 
 def _read_file(path: Path) -> dict[str, Any]:

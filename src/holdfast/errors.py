@@ -76,6 +76,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── KeyRequired
     │   ├── WrongKey
     │   ├── StoreNotSealed
+    │   ├── StoreNotTrusted
     │   ├── SchemaTooNew
     │   ├── SchemaMissing
     │   └── MigrationChanged
@@ -610,6 +611,12 @@ class StoreNotSealed(StoreError):
     """A key was given for a store that holds plain text; copy it into a new store, which is sealed."""
 
     code = "store_not_sealed"
+
+
+class StoreNotTrusted(StoreError):
+    """Only a project's own settings name the store, it lies elsewhere, and this user has not confirmed it."""
+
+    code = "store_not_trusted"
 
 
 class SchemaTooNew(StoreError):

@@ -1,4 +1,4 @@
-"""Where a project begins and which store is meant, found with nothing but `os`.
+"""Where a project begins, which store is meant, and where this user's own notes are, found with nothing but `os`.
 
 Agents' hooks ask on every tool call. `holdfast.config` does the rest, and is the only other module that reads
 the environment.
@@ -37,3 +37,10 @@ def find_marked(start: str) -> str | None:
 def stated_store() -> tuple[str | None, str | None]:
     """Return the URL and the tenant that the environment asks for; None where it says nothing."""
     return os.environ.get(URL) or None, os.environ.get(TENANT) or None
+
+
+def user_state_dir() -> str | None:
+    """Return where Holdfast keeps what belongs to this user and to no project; None without a home."""
+    chosen = os.environ.get("XDG_STATE_HOME", "")
+    state = chosen if os.path.isabs(chosen) else os.path.expanduser("~/.local/state")
+    return os.path.join(state, "holdfast") if os.path.isabs(state) else None

@@ -1,9 +1,12 @@
-"""Which commands were recorded by this user on this machine.
+"""Which commands and which stores this user has said yes to, on this machine.
 
 A session keeps its command, and a session may come from anywhere: in a bundle, with a cloned project, from a
-shared server. Starting what it says would be running a stranger's program. So whoever records a command also
-leaves a mark in a directory of their own, outside of every project, named by a digest of the session, the command
-and where it is started. A command without its mark is shown and not started.
+shared server. Starting what it says would be running a stranger's program. And a project's settings may name a
+store, which gets the states and files of all who work there: in a clone that is a stranger's server.
+
+So whoever records a command, or confirms a store, also leaves a mark in a directory of their own, outside of every
+project, named by a digest of what it is for. A command without its mark is shown and not started, a store that
+only a project names is not opened.
 """
 
 from __future__ import annotations
@@ -15,36 +18,66 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.config import user_state_dir
+from holdfast.errors import InvalidConfiguration
+from holdfast.places import URL, user_state_dir
 
-_FOLDER: Final = "commands"
+_COMMANDS: Final = "commands"
+_STORES: Final = "stores"
 
 
 def remember(session_id: str, command: Mapping[str, Any]) -> None:
     """Leave the mark of a command. Where that cannot be done, it will have to be confirmed."""
     with suppress(OSError):
-        if (mark := _mark(session_id, command)) is not None:
-            mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mark.touch(mode=0o600)
+        if (mark := _mark_of(session_id, command)) is not None:
+            _leave(mark)
 
 
 def forget(session_id: str, command: Mapping[str, Any]) -> None:
     """Take the mark away: the command has come to its end."""
     with suppress(OSError):
-        if (mark := _mark(session_id, command)) is not None:
+        if (mark := _mark_of(session_id, command)) is not None:
             mark.unlink(missing_ok=True)
 
 
 def is_known(session_id: str, command: Mapping[str, Any]) -> bool:
     """Tell whether this user recorded exactly this command for this session, here."""
+    return _is_left(_mark_of(session_id, command))
+
+
+def remember_store(url: str) -> None:
+    """Leave the mark of a store that projects may name. Raises `InvalidConfiguration` if that is impossible."""
+    mark = _mark(_STORES, url)
     try:
-        mark = _mark(session_id, command)
+        if mark is None:
+            raise OSError("there is no home directory")
+        _leave(mark)
+    except OSError as error:
+        raise InvalidConfiguration(
+            f"that the store is yours cannot be written down ({error}); name it with {URL} instead"
+        ) from None
+
+
+def is_known_store(url: str) -> bool:
+    """Tell whether this user has confirmed exactly this store."""
+    return _is_left(_mark(_STORES, url))
+
+
+def _mark_of(session_id: str, command: Mapping[str, Any]) -> Path | None:
+    return _mark(_COMMANDS, json.dumps([session_id, dict(command)], sort_keys=True))
+
+
+def _mark(kind: str, text: str) -> Path | None:
+    folder = user_state_dir()
+    return None if folder is None else Path(folder, kind, sha256(text.encode()).hexdigest())
+
+
+def _leave(mark: Path) -> None:
+    mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mark.touch(mode=0o600)
+
+
+def _is_left(mark: Path | None) -> bool:
+    try:
         return mark is not None and mark.is_file()
     except OSError:
         return False
-
-
-def _mark(session_id: str, command: Mapping[str, Any]) -> Path | None:
-    folder = user_state_dir()
-    text = json.dumps([session_id, dict(command)], sort_keys=True)
-    return None if folder is None else folder / _FOLDER / sha256(text.encode()).hexdigest()

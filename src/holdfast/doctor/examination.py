@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from holdfast.autosave.fallback import FallbackLog
-from holdfast.config import AGENTS_DIR, Config
+from holdfast.config import AGENTS_DIR, Config, without_password
 from holdfast.errors import HoldfastError, IntegrityError, NotADatabase
 from holdfast.processes import is_gone, owner_name, process_in
 from holdfast.sessions import SessionManager
@@ -52,7 +52,11 @@ class Finding:
 def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[Finding]:
     """Look at everything; an error in one check is a finding of its own."""
     found = [_versions(), _sqlite(), _git(), _extras()]
-    found.append(Finding("project", "ok", f"{config.project_dir}, store {_safe(config.url)}"))
+    found.append(
+        Finding(
+            "project", "ok", f"{config.project_dir}, store {without_password(config.stated_url)}"
+        )
+    )
     found += _files(config)
     found.append(_room(config.project_dir))
     try:
@@ -239,12 +243,3 @@ def _numbers(text: str) -> tuple[int, ...]:
             break
         found.append(int(digits))
     return tuple(found)
-
-
-def _safe(url: str) -> str:
-    """A URL without a password."""
-    start, separator, rest = url.partition("://")
-    account, at, place = rest.rpartition("@")
-    if not separator or not at:
-        return url
-    return f"{start}://{account.partition(':')[0]}@{place}"

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from holdfast.config import AGENTS_DIR, DATABASE, load_config
 from holdfast.errors import SchemaMissing, StoreUnavailable
 from holdfast.stores import open_store
+from holdfast.trust import remember_store
 
 StoreFound: TypeAlias = Literal["created", "prepared", "present"]
 IgnoreFound: TypeAlias = Literal["added", "present", "not_added"]
@@ -36,13 +37,19 @@ def prepare_project(
     url: str | Path | None = None,
     tenant: str | None = None,
     gitignore: bool | None = None,
+    trust: bool = False,
 ) -> ProjectReport:
     """Create the store of a project where it is missing; doing it again changes nothing.
 
     ``.agents`` is made for its owner only. ``gitignore`` adds it to the project's ``.gitignore``;
-    by default that is done in the top directory of a git repository.
+    by default that is done in the top directory of a git repository. ``trust`` confirms, for this user
+    and whatever project names it, the store of the project's settings; without it one that lies outside
+    of the project raises `StoreNotTrusted`.
     """
     config = load_config(project_dir, url=url, tenant=tenant)
+    if trust and not config.trusted:
+        remember_store(config.stated_url)
+        config = load_config(project_dir, url=url, tenant=tenant)
     home = config.project_dir / AGENTS_DIR
     embedded = config.url == str(home / DATABASE)
     database: StoreFound = "present"

@@ -26,21 +26,28 @@ _GITIGNORE = {
     default=None,
     help="Add .agents/ to .gitignore; done by default in a git repository.",
 )
+@click.option(
+    "--trust", is_flag=True, help="The store that the project's settings name is yours: use it."
+)
 @common_options
-def command(common: Common, gitignore: bool | None) -> None:
+def command(common: Common, gitignore: bool | None, trust: bool) -> None:
     """Prepare a project: create its database.
 
     Makes .agents/sessions.db at the top of the project, for your eyes only, and keeps it out of git.
     Doing it again changes nothing. With --url, the tables are created in that store instead.
+
+    A store elsewhere that only .agents/holdfast.toml names is not used by any command, hook or program
+    until you have said --trust once: whoever wrote the file would get all that is saved here.
 
     \b
     Examples:
       holdfast init
       holdfast init --no-gitignore
       holdfast init --url postgresql://localhost/agents
+      holdfast init --trust
     """
     report = prepare_project(
-        common.project_dir, url=common.url, tenant=common.tenant, gitignore=gitignore
+        common.project_dir, url=common.url, tenant=common.tenant, gitignore=gitignore, trust=trust
     )
     if common.json:
         project = {

@@ -42,7 +42,7 @@ def command(common: Common, dialect: Dialect | None, schema: str | None, role: s
     if role is not None:
         dialect = dialect or "postgres"
     if dialect is None:
-        url = load_config(common.project_dir, url=common.url, tenant=common.tenant).url
+        url = load_config(common.project_dir, url=common.url, tenant=common.tenant).stated_url
         dialect = "postgres" if url.startswith(("postgresql:", "postgres:")) else "sqlite"
     if dialect == "sqlite" and (schema is not None or role is not None):
         raise click.UsageError(
