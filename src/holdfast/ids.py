@@ -32,6 +32,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _LABEL = re.compile(r"checkpoint-[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 _SQL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MAX_RANDOM = (1 << 74) - 1
+_THREAD_AGENTS = "6c1d9f6a-51f4-5b0e-9d1c-0f2b7a6f3f60"
 
 
 class IdFactory:
@@ -74,6 +75,14 @@ def _random_start() -> int:
 
 
 new_id = IdFactory()
+
+
+def thread_agent_id(tenant: str, kind: str) -> str:
+    """Return the id of the agent that all threads of one kind of face belong to."""
+    # Imported here: not every process has a thread.
+    from uuid import UUID, uuid5
+
+    return str(uuid5(UUID(_THREAD_AGENTS), f"{kind}\0{tenant}"))
 
 
 def is_uuid(text: str) -> bool:

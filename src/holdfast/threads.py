@@ -15,9 +15,9 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from uuid import UUID, uuid5
 
 from holdfast.errors import InvalidConfiguration, InvalidUrl
+from holdfast.ids import thread_agent_id
 from holdfast.locks import Lock
 from holdfast.model import TYPE_OF_CLASS, NewAgent, NewCheckpoint, NewSession, Payload, Trim
 from holdfast.recording import Attempt, Recorder
@@ -30,14 +30,12 @@ ThreadKey: TypeAlias = tuple[str, str]
 """A thread id and a namespace."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-_AGENTS: Final = UUID("6c1d9f6a-51f4-5b0e-9d1c-0f2b7a6f3f60")
 
 
 @lru_cache(maxsize=256)
 def thread_agent(tenant: str, kind: str) -> NewAgent:
     """Return the agent that all threads of one kind of face belong to."""
-    agent_id = str(uuid5(_AGENTS, f"{kind}\0{tenant}"))
-    return NewAgent(id=agent_id, name=kind, agent_type=kind)
+    return NewAgent(id=thread_agent_id(tenant, kind), name=kind, agent_type=kind)
 
 
 def thread_session(tenant: str, kind: str, thread_id: str) -> NewSession:

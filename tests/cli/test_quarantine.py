@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import apsw
 import pytest
 
-from holdfast import SessionManager
+from holdfast import CheckpointConfig, SessionManager, SQLiteCheckpointSaver
+from holdfast.errors import CheckpointQuarantined
 from holdfast.sessions import Session
 from tests.cli.conftest import CommandLine, run_process
 
@@ -77,7 +79,9 @@ def test_status_says_what_resuming_does_and_what_to_do(cli: CommandLine, session
     assert status["quarantine"] == [
         {
             "session_id": "session-1",
+            "namespace": "",
             "checkpoints": [{"id": n2.id, "name": "n2"}, {"id": n1.id, "name": "n1"}],
+            "last_good": {"id": n0.id, "name": "n0"},
             "resumes_from": {"id": n0.id, "name": "n0"},
         }
     ]
@@ -99,6 +103,46 @@ def test_status_tells_of_sessions_beyond_its_limit_and_of_those_without_a_good_o
     assert (refused.code, refused.out) == (5, "")
     assert "has no good checkpoint to go on from: checkpoint 'n2', like 2 before it," in refused.err
     assert "There is no checkpoint to go on from." in cli.ok("brief", "session-1")
+
+
+def test_status_says_of_a_thread_what_its_saver_does(cli: CommandLine) -> None:
+    cli.ok("init")
+    line, aside = CheckpointConfig("line"), CheckpointConfig("line", namespace="aside")
+    with SQLiteCheckpointSaver(cli.project / ".agents" / "sessions.db") as saver:
+        saved = [
+            saver.put(config, {"n": n}).checkpoint_id or ""
+            for n in range(3)
+            for config in (line, aside)
+        ]
+        first, _, second, good, newest, bad = saved
+        saver.store.quarantine([first, second, bad])
+        out = cli.ok("status")
+        assert f"thread line: {second} and 1 other checkpoint failed verification; " in out
+        assert f"the latest, {newest}, is good and goes on\n" in out
+        assert (
+            f"thread line, namespace aside: {bad} failed verification; going on is refused until a good "
+            f"one is named, the last of which is {good}\n"
+        ) in out
+        assert "resuming" not in out
+        # Which is what happens.
+        assert saver.get_tuple(line) is not None
+        with pytest.raises(CheckpointQuarantined, match=good):
+            saver.get_tuple(aside)
+        assert saver.get_tuple(replace(aside, checkpoint_id=good)) is not None
+    found = {one["namespace"]: one for one in cli.json("status")["status"]["quarantine"]}
+    assert found[""]["resumes_from"]["id"] == newest
+    assert found["aside"]["resumes_from"] is None
+    assert found["aside"]["last_good"]["id"] == good
+    assert cli.json("status")["status"]["sessions"][0]["quarantined"] == 3
+
+
+def test_status_tells_of_what_has_lost_its_session(cli: CommandLine, session: Session) -> None:
+    session.close()
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("DELETE FROM sessions")
+    database.close()
+    assert cli("verify", "--deep").code == 5
+    assert "session session-1: n2 and 2 other checkpoints failed verification; " in cli.ok("status")
 
 
 def test_what_verifies_again_is_no_longer_marked(cli: CommandLine, session: Session) -> None:

@@ -7,7 +7,6 @@ completion. Checkpoints are counted, not timed: no clock decides what is later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,9 +15,11 @@ from typing import Literal
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.autosave.reports import MARK
 from holdfast.config import find_project_root
-from holdfast.errors import CheckpointNotFound, StoreError
-from holdfast.model import CheckpointRecord, LogRecord, SessionRecord
+from holdfast.errors import StoreError
+from holdfast.ids import thread_agent_id
+from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, SessionRecord
 from holdfast.sessions.manager import SessionManager
+from holdfast.stores.base import first
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,25 @@ class SessionHealth:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """The checkpoints of a session that failed verification, newest first.
+    """The checkpoints in one namespace of a session that failed verification, newest first.
 
-    ``good`` is what resuming the session goes on from instead, None where nothing is left.
+    ``good`` is the last good one there, None where nothing is left. Resuming a session goes on from it. A
+    ``thread`` is one that savers, checkpointers or a framework write: those use ``good`` while it is the
+    newest of all, and else do not go back to it by themselves.
     """
 
     session_id: str
+    namespace: str
     checkpoints: tuple[CheckpointRecord, ...]
     good: CheckpointRecord | None
+    thread: bool
+
+    @property
+    def resumes_from(self) -> CheckpointRecord | None:
+        """What work goes on from without anybody's doing; None where it is refused."""
+        if self.good is None or (self.thread and self.good.seq < self.checkpoints[0].seq):
+            return None
+        return self.good
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +130,10 @@ class _Known:
         self._store = manager.store
         self._records = {record.id: record for record in records}
         self._session = cache(manager.get_session)
-        self._quarantined: dict[str, list[CheckpointRecord]] = {}
+        self._quarantined: dict[tuple[str, str], list[CheckpointRecord]] = {}
         for one in manager.list_quarantined():
-            self._quarantined.setdefault(one.session_id, []).append(one.record)
+            place = (one.session_id, one.record.namespace)
+            self._quarantined.setdefault(place, []).append(one.record)
         self.latest = cache(self._latest)
         self.errors = cache(self._errors)
 
@@ -137,19 +150,27 @@ class _Known:
             record,
             self.latest(record.id),
             errors[-1] if errors else None,
-            len(self._quarantined.get(record.id, ())),
+            sum(len(bad) for (id_, _), bad in self._quarantined.items() if id_ == record.id),
         )
 
     def quarantines(self) -> tuple[Quarantine, ...]:
-        return tuple(
-            Quarantine(session_id, tuple(bad), self._good(session_id))
-            for session_id, bad in self._quarantined.items()
-        )
+        return tuple(self._quarantine(place, bad) for place, bad in self._quarantined.items())
 
-    def _good(self, session_id: str) -> CheckpointRecord | None:
-        with suppress(CheckpointNotFound):
-            return self._session(session_id).latest_checkpoint(resumable=True).record
-        return None
+    def _quarantine(self, place: tuple[str, str], bad: list[CheckpointRecord]) -> Quarantine:
+        session_id, namespace = place
+        # A session of ours has one namespace, and resuming passes over what was saved to look at only.
+        thread = bool(namespace) or self._is_thread(session_id)
+        query = CheckpointQuery(
+            session_id, namespace, resumable=None if thread else True, quarantined=False, limit=1
+        )
+        good = first(self._store.list_checkpoints(query))
+        return Quarantine(session_id, namespace, tuple(bad), good, thread)
+
+    def _is_thread(self, session_id: str) -> bool:
+        record = self._records.get(session_id)
+        if record is None:
+            return False
+        return record.agent_id == thread_agent_id(self._store.tenant, record.agent_type)
 
     def last_failure(self, session_id: str) -> LogRecord | None:
         rows = reversed(self.errors(session_id))

@@ -21,6 +21,7 @@ from holdfast.cli.output import (
     standing,
     when,
 )
+from holdfast.model import CheckpointRecord
 from holdfast.sessions.status import (
     FailedSave,
     Quarantine,
@@ -54,8 +55,9 @@ _LAYOUT = (
 def command(ctx: click.Context, common: Common, limit: int) -> None:
     """Show when sessions were saved, failed saves, quarantine.
 
-    What is in quarantine failed verification and is not used: resuming goes on from the last good
-    checkpoint. `holdfast verify --deep` looks again, and releases what is whole.
+    What is in quarantine failed verification and is not used: resuming a session goes on from the last
+    good checkpoint. A thread of a saver or framework does not go back by itself: it is refused while its
+    latest one is in quarantine. `holdfast verify --deep` looks again, and releases what is whole.
 
     The exit code is 1 as long as a session has not been saved, nor completed, since a save of it
     failed.
@@ -109,20 +111,30 @@ def _print_quarantines(quarantines: Sequence[Quarantine]) -> None:
     for one in quarantines:
         newest, *others = one.checkpoints
         more = f" and {plural(len(others), 'other checkpoint')}" if others else ""
-        then = (
-            f"resuming goes on from {one.good.name}"
-            if one.good is not None
-            else "there is no good checkpoint to resume from"
-        )
+        whose = f"{'thread' if one.thread else 'session'} {one.session_id}"
+        where = f", namespace {one.namespace}" if one.namespace else ""
         print_line(
             ("quarantine  ", "bold yellow"),
-            one_line(f"session {one.session_id}: {newest.name}{more} failed verification; {then}"),
+            one_line(f"{whose}{where}: {newest.name}{more} failed verification; {_then(one)}"),
         )
     if quarantines:
         hint = (
             "nothing was removed; `holdfast verify --deep` looks again and releases what is whole"
         )
         print_line((hint, "dim"))
+
+
+def _then(one: Quarantine) -> str:
+    """Say what whoever goes on with the work will find."""
+    if one.good is None:
+        return "there is no good checkpoint to resume from"
+    if one.resumes_from is None:
+        return (
+            f"going on is refused until a good one is named, the last of which is {one.good.name}"
+        )
+    if one.thread:
+        return f"the latest, {one.good.name}, is good and goes on"
+    return f"resuming goes on from {one.good.name}"
 
 
 def _document(report: StatusReport) -> dict[str, Any]:
@@ -152,6 +164,12 @@ def _session(one: SessionHealth) -> dict[str, Any]:
 def _quarantine(one: Quarantine) -> dict[str, Any]:
     return {
         "session_id": one.session_id,
-        "checkpoints": [{"id": bad.id, "name": bad.name} for bad in one.checkpoints],
-        "resumes_from": None if one.good is None else {"id": one.good.id, "name": one.good.name},
+        "namespace": one.namespace,
+        "checkpoints": [_named(bad) for bad in one.checkpoints],
+        "last_good": None if one.good is None else _named(one.good),
+        "resumes_from": None if one.resumes_from is None else _named(one.resumes_from),
     }
+
+
+def _named(record: CheckpointRecord) -> dict[str, str]:
+    return {"id": record.id, "name": record.name}
