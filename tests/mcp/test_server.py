@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -94,6 +95,31 @@ def drive(server: Any, scenario: Callable[[Calls], Awaitable[None]]) -> None:
 @pytest.fixture(params=[in_process, over_pipes], ids=["in process", "over pipes"])
 def server(request: pytest.FixtureRequest, project: Path) -> Any:
     return request.param(project)
+
+
+def test_a_listing_marks_what_is_in_quarantine(
+    server: Any, project: Path, manager: SessionManager
+) -> None:
+    session = manager.create_session("tester")
+    for name in ("good", "bad"):
+        session.save_checkpoint(name, state={"name": name})
+    session.close()
+    database = apsw.Connection(str(project / ".agents" / "sessions.db"))
+    database.execute("UPDATE session_checkpoints SET label = 'altered' WHERE name = 'bad'")
+    database.close()
+
+    async def scenario(calls: Calls) -> None:
+        listed = (await calls.ok("list_checkpoints"))["checkpoints"]
+        assert [one["quarantined"] for one in listed] == [False, False]
+        assert len(manager.verify(deep=True).quarantined) == 1
+        listed = (await calls.ok("list_checkpoints"))["checkpoints"]
+        found = {one["name"]: one["quarantined"] for one in listed}
+        assert found == {"bad": True, "good": False}
+        # It is of no use, as it says; what is asked for without a name is the good one.
+        assert "checkpoint_quarantined" in await calls.refused("show_checkpoint", checkpoint="bad")
+        assert (await calls.ok("show_checkpoint"))["checkpoint"]["name"] == "good"
+
+    drive(server, scenario)
 
 
 def test_an_agent_saves_looks_goes_back_and_forth(server: Any, project: Path) -> None:

@@ -22,7 +22,10 @@ TEXT_CHARACTERS: Final = 20_000
 
 @dataclass
 class CheckpointInfo:
-    """One checkpoint. ``has_files`` tells whether the project's files can be rolled back to it."""
+    """One checkpoint. ``has_files`` tells whether the project's files can be rolled back to it.
+
+    ``quarantined``: it failed verification, and is neither shown nor gone back to.
+    """
 
     id: str
     session_id: str
@@ -36,6 +39,7 @@ class CheckpointInfo:
     git_commit: str | None
     has_files: bool
     resumable: bool
+    quarantined: bool = False
 
 
 @dataclass
@@ -146,7 +150,7 @@ class PausedSession:
     checkpoint: CheckpointInfo
 
 
-def checkpoint_info(one: Checkpoint) -> CheckpointInfo:
+def checkpoint_info(one: Checkpoint, *, quarantined: bool = False) -> CheckpointInfo:
     """Return a checkpoint as tools answer with it."""
     return CheckpointInfo(
         id=one.id,
@@ -161,6 +165,7 @@ def checkpoint_info(one: Checkpoint) -> CheckpointInfo:
         git_commit=one.git_commit,
         has_files=one.workspace_commit is not None,
         resumable=one.resumable,
+        quarantined=quarantined,
     )
 
 
@@ -249,6 +254,10 @@ def decision_answer(line: LogRecord, text: str) -> DecisionAnswer:
     return DecisionAnswer(line.session_id, text, line.created_at.isoformat())
 
 
-def checkpoint_list(session_id: str, found: Iterable[Checkpoint]) -> CheckpointList:
-    """Return a listing."""
-    return CheckpointList(session_id, [checkpoint_info(one) for one in found])
+def checkpoint_list(
+    session_id: str, found: Iterable[Checkpoint], quarantined: Iterable[Checkpoint]
+) -> CheckpointList:
+    """Return a listing, with what is in quarantine marked."""
+    bad = {one.id for one in quarantined}
+    listed = [checkpoint_info(one, quarantined=one.id in bad) for one in found]
+    return CheckpointList(session_id, listed)

@@ -48,9 +48,13 @@ class Tools:
             return answers.saved_checkpoint(saved)
 
     def list_checkpoints(self, limit: int = 20, session: str | None = None) -> CheckpointList:
-        """List the checkpoints of the session, newest first."""
-        with self._place.reading(session) as (_, found):
-            return answers.checkpoint_list(found.id, found.list_checkpoints(limit=limit))
+        """List the checkpoints of the session, newest first.
+
+        One that is `quarantined` failed verification and cannot be used.
+        """
+        with self._place.reading(session) as (manager, found):
+            listed = found.list_checkpoints(limit=limit)
+            return answers.checkpoint_list(found.id, listed, manager.list_quarantined(found.id))
 
     def show_checkpoint(
         self,
