@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import SessionManager
-from holdfast.config import find_project_root, load_config
+from holdfast.config import find_project_root, load_config, without_password
 from holdfast.errors import InvalidConfiguration, InvalidUrl
 from holdfast.stores import open_store
 
@@ -122,3 +122,22 @@ def test_a_tenant_that_is_asked_for_wins_over_the_urls_own(
         for asked, tenant in ((None, "acme"), ("other", "other"), ("default", "default")):
             with SessionManager.open(url, tenant=asked, workspace=False) as manager:
                 assert manager.store.tenant == tenant
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("/a/b.db", "/a/b.db"),
+        ("memory:", "memory:"),
+        ("postgresql://db/x", "postgresql://db/x"),
+        ("postgresql://me:hunter2@db/x", "postgresql://me@db/x"),
+        ("postgresql://me:hunter@2@db:5/x?a=1", "postgresql://me@db:5/x?a=1"),
+        (
+            "postgresql://db/x?password=hunter2&host=elsewhere&%70assword=hunter2&oauth_client_secret=no",
+            "postgresql://db/x?host=elsewhere",
+        ),
+        ("postgresql://db/x?password=hunter2", "postgresql://db/x"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
+    assert without_password(url) == shown

@@ -67,6 +67,7 @@ is saved, is used once this user has said that it is right (`holdfast.trust`).
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -250,12 +251,16 @@ class Config:
 
 
 def without_password(url: str) -> str:
-    """Return a URL as it may be shown."""
+    """Return a URL as it may be shown, whatever it is: who and where, and no secret."""
     start, separator, rest = url.partition("://")
-    account, at, place = rest.rpartition("@")
-    if not separator or not at:
+    if not separator:
         return url
-    return f"{start}://{account.partition(':')[0]}@{place}"
+    rest, _, query = rest.partition("?")
+    account, at, place = rest.rpartition("@")
+    # The name of an option may be escaped: only what is spelt out can be told from a secret.
+    shown = [one for one in query.split("&") if re.match(r"(?!.*(password|secret))[a-z_]+=", one)]
+    options = f"?{'&'.join(shown)}" if shown else ""
+    return f"{start}://{account.partition(':')[0]}{at}{place}{options}"
 
 
 def find_project_root(start: str | Path | None = None) -> Path:
