@@ -26,8 +26,9 @@ from holdfast.state.reader import MAX_STATE_BYTES, large_values
 from holdfast.state.refs import ReadChunks
 from holdfast.state.screen import Screen
 from holdfast.state.sequence import Layout, append, known_layout, lay_out, tail_leaves
-from holdfast.state.stored import StoredList, only_additions
+from holdfast.state.stored import StoredList, as_plain_lists
 from holdfast.state.tags import MARK, MAX_DEPTH, is_unicode, normalise, tagged
+from holdfast.state.translated import TranslatedList
 
 INLINE_BYTES: Final = 512
 ROOT_INLINE_BYTES: Final = 1024
@@ -119,7 +120,7 @@ class StateEncoder:
             return self._encode(plain, around)
         except StateNotSerializable:
             # The walk takes short cuts and knows no paths; this one finds where it is.
-            tagged(only_additions(plain), "$")
+            tagged(as_plain_lists(plain), "$")
             tagged(around, "context")
             raise
         except _TooLarge as error:
@@ -232,6 +233,8 @@ class _Encoding:
     def item(self, value: Any, keys: Keys, room: int) -> tuple[bytes, bool]:
         if type(value) is StoredList:
             return self.stored_list(value, keys, room), True
+        if type(value) is TranslatedList:
+            return self.list_(value.values, keys, room, value)
         value = value if type(value) in _EXACT else normalise(value)
         kind = type(value)
         if kind is list:
@@ -254,36 +257,58 @@ class _Encoding:
             return text, tags
         return self.place(keys, "json+" if tags else "json", text, len(text)), True
 
-    def list_(self, value: list[Any], keys: Keys, room: int) -> tuple[bytes, bool]:
-        # A copy: should another thread change the list after all, what is remembered is what was
-        # serialised, and the next save notices the difference.
+    def list_(
+        self, value: list[Any], keys: Keys, room: int, source: TranslatedList | None = None
+    ) -> tuple[bytes, bool]:
+        # What is remembered is taken before it is serialised, and from a copy: should another thread change
+        # something after all, the next save notices the difference.
         value = value[:]
         old = self.old.get(keys)
         if old is not None and isinstance(old.known, KnownList) and old.known.begins(value):
-            return self.grown_list(value, keys, room, old, old.known), True
-        text, tags = dump(value, "", room, screen=self.screen, name=keys[-1])
+            return self.grown_list(value, keys, room, old, old.known, source), True
+        known = self.outlined(value, None, source)
+        text, tags = self.listed(value, 0, keys, room, source)
         if len(text) < self.inline:
             return text, tags
         kind = "list+" if tags else "list"
         placeholder = self.place(keys, kind, memoryview(text)[:-1], len(text))
         if not tags:
-            self.fresh[keys].known = self.remembered_list(value, len(text))
+            self.fresh[keys].known = self.remembered_list(known, len(text))
         return placeholder, True
 
     def grown_list(
-        self, value: list[Any], keys: Keys, room: int, old: _Sequence, known: KnownList
+        self,
+        value: list[Any],
+        keys: Keys,
+        room: int,
+        old: _Sequence,
+        before: KnownList,
+        source: TranslatedList | None,
     ) -> bytes:
         layout, size = old.layout, old.json_bytes
-        if not (new := value[len(known) :]):
-            remembered = self.remembered(known, known.cost + size)
-            return self.add(keys, _Sequence("list", layout, size, remembered))
-        text, tags = dump(new, "", room, screen=self.screen, name=keys[-1])
+        if len(value) == len(before):
+            return self.add(
+                keys, _Sequence("list", layout, size, self.remembered_list(before, size))
+            )
+        known = self.outlined(value, before, source)
+        text, tags = self.listed(value[len(before) :], len(before), keys, room, source)
         layout = append(layout, b"," + text[1:-1])
         size += len(text) - 1
         if tags:
             return self.add(keys, _Sequence("list+", layout, size))
-        remembered = self.remembered_list(value, size, known)
-        return self.add(keys, _Sequence("list", layout, size, remembered))
+        return self.add(keys, _Sequence("list", layout, size, self.remembered_list(known, size)))
+
+    def listed(
+        self,
+        values: list[Any],
+        start: int,
+        keys: Keys,
+        room: int,
+        source: TranslatedList | None,
+    ) -> tuple[bytes, bool]:
+        """Return the text of a list, or of the part of one that begins at ``start``."""
+        plain = values if source is None else source.translate(values, start)
+        return dump(plain, "", room, screen=self.screen, name=keys[-1])
 
     def stored_list(self, value: StoredList, keys: Keys, room: int) -> bytes:
         """Refer to a list that is stored already, and add what is new."""
@@ -345,16 +370,19 @@ class _Encoding:
         self.budget -= size
         return known
 
-    def remembered_list(
-        self, value: list[Any], json_bytes: int, before: KnownList | None = None
+    def outlined(
+        self, value: list[Any], before: KnownList | None, source: TranslatedList | None
     ) -> KnownList | None:
-        # The values in a list are shared with the caller, who may drop them: they count as their text.
+        """Return what recognises a list, or None where nothing does."""
         try:
-            known = KnownList(value, before, self.budget - json_bytes)
-        except (NoRoom, RecursionError):
-            # An outline takes more of the call stack than the text did; without one the save is whole too.
+            return KnownList(value, before, self.budget, source.attributes if source else {})
+        except (AttributeError, NoRoom, RecursionError, TypeError):
+            # Too large or too deep for it, or not plain; without it the save is whole too.
             return None
-        return self.remembered(known, known.cost + json_bytes)
+
+    def remembered_list(self, known: KnownList | None, json_bytes: int) -> KnownList | None:
+        # The values in a list are shared with the caller, who may drop them: they count as their text.
+        return None if known is None else self.remembered(known, known.cost + json_bytes)
 
 
 def _as_dict(state: object) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.state.plain import Attributes, fits, outline
 
-# Outlines are made and shared by the block: of a list that grows, only the last one is made anew.
+# Outlines are made and shared by the block: of a list that grows, only the last one is copied.
 _BLOCK: Final = 128
 _PLAIN_ONLY: Final[Attributes] = {}
 
@@ -27,20 +27,24 @@ class KnownList:
         room: int = sys.maxsize,
         attributes: Attributes = _PLAIN_ONLY,
     ) -> None:
-        """Remember ``value``, whose beginning ``before`` may know already.
+        """Remember ``value``, whose beginning ``before`` knows already: of that nothing is looked at again.
 
-        Raises `NoRoom` as soon as it turns out to cost more than ``room``.
+        Raises `NoRoom` as soon as it turns out to cost more than ``room``, and TypeError for an element
+        that is neither plain nor of one of the classes.
         """
-        full = 0 if before is None else len(before) // _BLOCK
-        self._blocks: list[list[Any]] = [] if before is None else before._blocks[:full]
+        self._blocks: list[list[Any]] = [] if before is None else before._blocks[:]
         self._count = len(value)
-        self.cost: int = sum(map(sys.getsizeof, self._blocks))
-        for at in range(full * _BLOCK, len(value), _BLOCK):
-            block = outline(value[at : at + _BLOCK], attributes)
+        self.cost: int = 0 if before is None else before.cost
+        at = 0 if before is None else len(before)
+        while at < len(value):
+            begun: list[Any] = self._blocks.pop() if at % _BLOCK else []
+            end = min(at - at % _BLOCK + _BLOCK, len(value))
+            block = begun + outline(value[at:end], attributes)
             self._blocks.append(block)
-            self.cost += sys.getsizeof(block)
+            self.cost += sys.getsizeof(block) - (sys.getsizeof(begun) if begun else 0)
             if self.cost > room:
                 raise NoRoom
+            at = end
 
     def __len__(self) -> int:
         return self._count

@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.state.codec import load_json
 from holdfast.state.refs import Ref
 from holdfast.state.tags import MAX_DEPTH, untagged
+from holdfast.state.translated import TranslatedList
 
 
 class StoredList:
@@ -58,19 +59,20 @@ class StoredList:
 
 def read_stored_lists(value: Any) -> Any:
     """Return a state, or a part of one, with every stored list in it read."""
-    return _replaced(value, StoredList.whole)
+    return _replaced(value, {StoredList: StoredList.whole})
 
 
-def only_additions(value: Any) -> Any:
-    """Return a state with nothing but the new items of the stored lists in it."""
-    return _replaced(value, lambda one: one.new)
+def as_plain_lists(value: Any) -> Any:
+    """Return a state with plain lists in it: of the stored ones nothing but the new items."""
+    return _replaced(value, {StoredList: lambda one: one.new, TranslatedList: TranslatedList.whole})
 
 
-def _replaced(value: Any, by: Callable[[StoredList], list[Any]], room: int = MAX_DEPTH) -> Any:
-    if type(value) is StoredList:
-        return by(value)
+def _replaced(value: Any, by: dict[type, Callable[[Any], Any]], room: int = MAX_DEPTH) -> Any:
+    kind = type(value)
+    if kind in by:
+        return by[kind](value)
     # No stored state is deeper; a value that contains itself has no end.
-    if type(value) is dict and room > 0:
+    if kind is dict and room > 0:
         parts = {key: _replaced(item, by, room - 1) for key, item in value.items()}
         return value if all(parts[key] is item for key, item in value.items()) else parts
     return value

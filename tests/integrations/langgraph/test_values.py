@@ -291,3 +291,49 @@ def test_a_newer_class_fills_in_its_defaults_and_a_missing_part_is_named() -> No
 def test_only_classes_of_known_shape_can_be_registered(wrong: Any) -> None:
     with pytest.raises(InvalidConfiguration):
         HoldfastSaver("memory:", types=[wrong])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda message: setattr(message, "content", "changed"),
+        lambda message: message.additional_kwargs.update(new=1),
+        lambda message: message.response_metadata["usage"].append(2),
+        lambda message: message.tool_calls.append(
+            {"name": "look", "args": {}, "id": "1", "type": "tool_call"}
+        ),
+        lambda message: object.__setattr__(message, "__pydantic_extra__", {"more": 1}),
+    ],
+    ids=["content", "added", "nested", "call", "extra"],
+)
+def test_a_message_that_a_node_changed_in_place_is_stored_as_it_is(change: Any) -> None:
+    messages: list[Any] = [
+        AIMessage("as long as it takes " * 40, id=f"m{n}", response_metadata={"usage": [1]})
+        for n in range(20)
+    ]
+    with HoldfastSaver("memory:") as saver:
+        config = at("t")
+        for number in range(3):
+            config = saver.put(config, checkpoint({"messages": messages}, f"c{number}"), {}, {})
+            change(messages[7])
+            messages.append(HumanMessage("next", id=f"h{number}"))
+        saver.put(config, checkpoint({"messages": messages}, "c3"), {}, {})
+        found = saver.get_tuple(at("t"))
+        assert found is not None
+        assert found.checkpoint["channel_values"]["messages"] == messages
+
+
+def test_a_class_that_is_refused_in_a_list_that_grew_is_named_by_its_place() -> None:
+    messages: list[Any] = [HumanMessage("a long one " * 90, id=f"m{n}") for n in range(9)]
+    with HoldfastSaver("memory:") as saver:
+        config = saver.put(at("t"), checkpoint({"messages": messages}, "c0"), {}, {})
+        messages += [
+            HumanMessage("fine"),
+            AIMessage("not fine", additional_kwargs={"a": Stranger()}),
+        ]
+        with pytest.raises(ClassNotAllowed) as refused:
+            saver.put(config, checkpoint({"messages": messages}, "c1"), {}, {})
+        assert refused.value.path == "$[10]['a']"
+        found = saver.get_tuple(at("t"))
+        assert found is not None
+        assert found.checkpoint["id"] == "c0"

@@ -49,6 +49,8 @@ class Classes:
     def __init__(self, registered: Iterable[type] = ()) -> None:
         self.by_class: dict[type, Form] = {}
         self.by_tag: dict[str, Form] = {}
+        # What objects consist of, as far as that can be told by looking at attributes.
+        self.attributes: dict[type, tuple[str, ...]] = {}
         for form in (*_standard(), *_messages(), *_of_langgraph()):
             self._add(form)
         for one in registered:
@@ -57,6 +59,8 @@ class Classes:
     def _add(self, form: Form) -> None:
         self.by_class[form.made_of] = form
         self.by_tag[form.tag] = form
+        if form.attributes:
+            self.attributes[form.made_of] = form.attributes
 
 
 def _form_of(registered: type) -> Form:

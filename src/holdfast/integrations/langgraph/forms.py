@@ -31,10 +31,14 @@ _set_dict, _set_given, _set_extra, _set_private = (
 
 
 class Form(Protocol):
-    """How objects of one class are stored."""
+    """How objects of one class are stored.
+
+    ``attributes`` are those that `parts` looks at, none where it looks at something else.
+    """
 
     tag: str
     made_of: type
+    attributes: tuple[str, ...]
 
     def parts(self, value: Any, freeze: Walk) -> Any:
         """Return what the object is made of, as plain values."""
@@ -52,7 +56,7 @@ class ModelForm:
 
     __slots__ = (
         *("_blank", "_brief", "_defaults", "_dicts", "_fields", "_lists", "_open", "_silent"),
-        *("made_of", "tag"),
+        *("attributes", "made_of", "tag"),
     )
 
     def __init__(
@@ -60,6 +64,9 @@ class ModelForm:
     ) -> None:
         self.tag = tag
         self.made_of = made_of
+        self.attributes: tuple[str, ...] = (
+            *("__dict__", "__pydantic_extra__", "__pydantic_private__"),
+        )
         fields: Mapping[str, Any] = made_of.model_fields
         self._fields = tuple(fields)
         self._silent = {name: value for name, value in (silent or {}).items() if name in fields}
@@ -159,7 +166,7 @@ class ModelForm:
 class RecordForm:
     """A dataclass, or a class with slots: its attributes by name."""
 
-    __slots__ = ("_defaults", "_names", "made_of", "tag")
+    __slots__ = ("_defaults", "attributes", "made_of", "tag")
 
     def __init__(self, tag: str, made_of: type, names: Iterable[str] | None = None) -> None:
         self.tag = tag
@@ -173,16 +180,16 @@ class RecordForm:
                     self._defaults[field.name] = lambda value=field.default: value  # type: ignore[misc]
                 elif field.default_factory is not dataclasses.MISSING:
                     self._defaults[field.name] = field.default_factory
-        self._names = tuple(names)
+        self.attributes = tuple(names)
 
     def parts(self, value: Any, freeze: Walk) -> Any:
         """Return the attributes."""
-        return {name: freeze(getattr(value, name)) for name in self._names}
+        return {name: freeze(getattr(value, name)) for name in self.attributes}
 
     def build(self, parts: Any, thaw: Walk) -> Any:
         """Return an object with these attributes; what a newer class adds has its default."""
         made: Any = object.__new__(self.made_of)
-        for name in self._names:
+        for name in self.attributes:
             if name in parts:
                 _set(made, name, thaw(parts[name]))
             elif name in self._defaults:
@@ -196,6 +203,7 @@ class TupleForm:
     """A named tuple: its items in order."""
 
     __slots__ = ("made_of", "tag")
+    attributes: tuple[str, ...] = ()
 
     def __init__(self, tag: str, made_of: type) -> None:
         self.tag = tag
@@ -216,6 +224,7 @@ class EnumForm:
     """A member of an enumeration, by its name."""
 
     __slots__ = ("made_of", "tag")
+    attributes: tuple[str, ...] = ()
 
     def __init__(self, tag: str, made_of: type[Enum]) -> None:
         self.tag = tag
@@ -235,6 +244,7 @@ class TextForm:
     """A value of the standard library that a text says completely."""
 
     __slots__ = ("_read", "_write", "made_of", "tag")
+    attributes: tuple[str, ...] = ()
 
     def __init__(
         self, tag: str, made_of: type, read: Callable[[str], Any], write: Callable[[Any], str] = str
@@ -257,6 +267,7 @@ class DequeForm:
     """A deque with its bound."""
 
     __slots__ = ("made_of", "tag")
+    attributes: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.tag = "deque"
@@ -276,6 +287,7 @@ class PatternForm:
     """A compiled pattern: its text and flags. Compiling one again runs no code of anybody's."""
 
     __slots__ = ("made_of", "tag")
+    attributes: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.tag = "pattern"

@@ -207,7 +207,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             for name, value in checkpoint.items()
         }
         document["channel_values"] = {
-            channel: frozen(value, thread_id, channel)
+            channel: self._values.frozen_later(value, thread_id, channel)
             for channel, value in checkpoint["channel_values"].items()
         }
         return document

@@ -21,9 +21,11 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 from uuid import UUID
 
+from holdfast.collector import collection_paused
 from holdfast.errors import ClassNotAllowed, StateCorrupt, StateNotSerializable
 from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.forms import Form
+from holdfast.state import TranslatedList
 
 MARK: Final = "$o"
 _PAIRS: Final = "dict"
@@ -58,14 +60,31 @@ class Values:
     def __init__(self, classes: Classes) -> None:
         self._by_class = classes.by_class
         self._by_tag = classes.by_tag
+        self._attributes = classes.attributes
 
     def frozen(self, value: Any, thread_id: str, channel: str) -> Any:
         """Return a value as plain data.
 
         Raises `ClassNotAllowed`, or `StateNotSerializable` for a value that contains itself.
         """
+        return self._frozen(thread_id, channel, self._freeze, value)
+
+    def frozen_later(self, value: Any, thread_id: str, channel: str) -> Any:
+        """Return a value as plain data, a list as one whose new elements are translated when it is saved."""
+        if type(value) is not list:
+            return self.frozen(value, thread_id, channel)
+
+        def translate(values: list[Any], start: int) -> Any:
+            with collection_paused():
+                return self._frozen(thread_id, channel, self._items, values, start)
+
+        return TranslatedList(value, translate, self._attributes)
+
+    def _frozen(
+        self, thread_id: str, channel: str, freeze: Callable[..., Any], *values: Any
+    ) -> Any:
         try:
-            return self._freeze(value)
+            return freeze(*values)
         except _Refused as refused:
             name = refused.name
             raise ClassNotAllowed(
@@ -125,7 +144,7 @@ class Values:
                 raise
         return self._other(value, kind)
 
-    def _items(self, value: Any) -> list[Any]:
+    def _items(self, value: Any, start: int = 0) -> list[Any]:
         items: list[Any] = []
         add, freeze, form_of = items.append, self._freeze, self._by_class.get
         try:
@@ -136,7 +155,7 @@ class Values:
                 else:
                     add(freeze(item))
         except _Refused as refused:
-            refused.steps.append(f"[{len(items)}]")
+            refused.steps.append(f"[{start + len(items)}]")
             raise
         return items
 
