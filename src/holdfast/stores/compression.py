@@ -1,13 +1,13 @@
 """How chunks are packed: zstd where it helps, plain where it does not.
 
-A compressor is kept per thread, because making one costs more than packing a small chunk with it.
+Compressors are kept and used again, by whichever thread comes next, because making one costs more than packing a
+small chunk with it.
 Unpacking is bounded, so that a few bytes in a database cannot fill the memory of its reader.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Final
 
 from holdfast.model import Buffer
@@ -24,7 +24,9 @@ MAX_CHUNK_BYTES: Final = 64 << 20
 # Below this size a frame's own header eats what packing saves.
 _WORTH_TRYING: Final = 48
 
-_thread = threading.local()
+# As many as are mostly in use at the same moment; taking from the end of a list needs no lock.
+_MOST_IDLE: Final = 8
+_idle: list[zstd.ZstdCompressor] = []
 
 
 def pack(data: Buffer, *, compress: bool = True) -> tuple[int, Buffer]:
@@ -32,12 +34,16 @@ def pack(data: Buffer, *, compress: bool = True) -> tuple[int, Buffer]:
     size = len(data) if isinstance(data, bytes) else data.nbytes
     if not compress or size < _WORTH_TRYING:
         return PLAIN, data
-    compressor = getattr(_thread, "compressor", None)
-    if compressor is None:
-        compressor = _thread.compressor = zstd.ZstdCompressor(level=LEVEL)
+    try:
+        compressor = _idle.pop()
+    except IndexError:
+        compressor = zstd.ZstdCompressor(level=LEVEL)
     # The size in the frame's header lets the reader refuse before it unpacks.
     compressor.set_pledged_input_size(size)
     packed = compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+    # One that failed is not used again.
+    if len(_idle) < _MOST_IDLE:
+        _idle.append(compressor)
     return (ZSTD, packed) if len(packed) < size else (PLAIN, data)
 
 
