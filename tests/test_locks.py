@@ -134,7 +134,7 @@ def test_caches_start_empty_in_a_child() -> None:
             with attempt:
                 pass
 
-    with Holder(cache._lock), Holder(recorders._lock):
+    with Holder(cache._lock), Holder(recorders._known._lock):
         assert exit_code(use) == 0
     assert cache.get(b"digest") == b"data"
 

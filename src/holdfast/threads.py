@@ -9,7 +9,6 @@ memory, so that a put sends only what changed.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -18,11 +17,10 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.errors import InvalidConfiguration, InvalidUrl
 from holdfast.ids import thread_agent_id
-from holdfast.locks import Lock
 from holdfast.model import TYPE_OF_CLASS, NewAgent, NewCheckpoint, NewSession, Payload, Trim
 from holdfast.recording import Attempt, Recorder
 from holdfast.state import EncodedState
-from holdfast.state.cache import ChunkCache
+from holdfast.state.cache import Cache, ChunkCache
 from holdfast.state.refs import ReadChunks
 from holdfast.stores import Store, open_store
 
@@ -121,17 +119,11 @@ class ThreadRecorders:
     """A recorder for each thread, as far as ``max_bytes`` reach; the least used go first."""
 
     def __init__(self, max_bytes: int = REMEMBERED_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._lock = Lock(reset=self._forget_all)
-        self._forget_all()
-
-    def _forget_all(self) -> None:
-        self._known: OrderedDict[ThreadKey, tuple[Recorder, int]] = OrderedDict()
-        self._bytes = 0
+        self._known: Cache[ThreadKey, Recorder] = Cache(max_bytes)
 
     def attempts(self, key: ThreadKey, state: Mapping[str, Any]) -> Iterator[Attempt]:
         """Yield attempts at a put of the thread's next state; see `Recorder.attempts`."""
-        recorder, _ = self._known.get(key) or (Recorder(), 0)
+        recorder = self._known.get(key) or Recorder()
         for attempt in recorder.attempts(state):
             yield attempt
             if not attempt.failed:
@@ -145,7 +137,7 @@ class ThreadRecorders:
         cache: ChunkCache | None = None,
     ) -> None:
         """Continue from a checkpoint that has just been read, unless the thread is known."""
-        if not payload.refs or key in self._known:
+        if not payload.refs or self._known.get(key) is not None:
             return
         recorder = Recorder()
         recorder.continue_from(payload, read_chunks, cache)
@@ -153,16 +145,12 @@ class ThreadRecorders:
 
     def forget_thread(self, thread_id: str) -> None:
         """Forget a thread in all its namespaces."""
-        for key in [key for key in tuple(self._known) if key[0] == thread_id]:
-            self._remember(key, None, 0)
+        for key in self._known.all_keys():
+            if key[0] == thread_id:
+                self._known.remove(key)
 
-    def _remember(self, key: ThreadKey, recorder: Recorder | None, size: int) -> None:
-        with self._lock:
-            _, before = self._known.pop(key, (None, 0))
-            self._bytes -= before
-            if recorder is None or not size or size > self._max_bytes:
-                return
-            self._known[key] = (recorder, size)
-            self._bytes += size
-            while self._bytes > self._max_bytes:
-                self._bytes -= self._known.popitem(last=False)[1][1]
+    def _remember(self, key: ThreadKey, recorder: Recorder, size: int) -> None:
+        if size:
+            self._known.put(key, recorder, size)
+        else:
+            self._known.remove(key)

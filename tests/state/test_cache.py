@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.errors import DigestMismatch
-from holdfast.state.cache import ChunkCache
+from holdfast.state.cache import Cache, ChunkCache
 
 
 def test_the_least_used_go_first() -> None:
@@ -20,6 +20,22 @@ def test_the_least_used_go_first() -> None:
     cache.add(b"d", b"d" * 10)
     assert cache.get(b"b") is None
     assert [cache.get(name) is not None for name in (b"a", b"c", b"d")] == [True, True, True]
+
+
+def test_a_value_may_be_replaced_and_removed() -> None:
+    cache: Cache[str, int] = Cache(max_bytes=30)
+    cache.put("a", 1, 20)
+    cache.put("b", 2, 10)
+    cache.put("a", 3, 5)
+    assert (cache.get("a"), cache.get("b"), cache.all_keys()) == (3, 2, ["a", "b"])
+    cache.put("c", 4, 15)
+    assert cache.all_keys() == ["a", "b", "c"]
+    cache.put("a", 5, 31)
+    assert (cache.get("a"), cache.all_keys()) == (None, ["b", "c"])
+    cache.remove("b")
+    cache.remove("b")
+    cache.put("d", 6, 15)
+    assert cache.all_keys() == ["c", "d"]
 
 
 def test_what_is_larger_than_the_cache_is_not_kept() -> None:

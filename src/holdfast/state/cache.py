@@ -8,15 +8,18 @@ first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from holdfast.locks import Lock
 
 CACHED_BYTES: Final = 16 * 1024 * 1024
 
+K = TypeVar("K")
+V = TypeVar("V")
 
-class ChunkCache:
-    """Verified chunks by digest, within a bound of memory; safe to share between threads."""
+
+class Cache(Generic[K, V]):
+    """Values by key, each with the memory that it takes, within a bound; safe to share between threads."""
 
     def __init__(self, max_bytes: int = CACHED_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -25,25 +28,45 @@ class ChunkCache:
 
     def _forget_all(self) -> None:
         self._bytes = 0
-        self._chunks: OrderedDict[bytes, bytes] = OrderedDict()
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
-    def get(self, digest: bytes) -> bytes | None:
-        """Return the bytes behind a digest, if they are known."""
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, if it is known."""
         with self._lock:
-            data = self._chunks.get(digest)
-            if data is not None:
-                self._chunks.move_to_end(digest)
-            return data
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Remember a value, in place of the one that the key has, unless it is too large."""
+        with self._lock:
+            self._bytes -= self._values.pop(key, (None, 0))[1]
+            if size > self.max_bytes:
+                return
+            self._values[key] = (value, size)
+            self._bytes += size
+            while self._bytes > self.max_bytes:
+                self._bytes -= self._values.popitem(last=False)[1][1]
+
+    def remove(self, key: K) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._bytes -= self._values.pop(key, (None, 0))[1]
+
+    def all_keys(self) -> list[K]:
+        """Return the keys of what is known now, the least recently used first."""
+        with self._lock:
+            return list(self._values)
+
+
+class ChunkCache(Cache[bytes, bytes]):
+    """Verified chunks by digest."""
 
     def add(self, digest: bytes, data: bytes) -> None:
         """Remember bytes whose digest has been checked."""
-        with self._lock:
-            if digest in self._chunks or len(data) > self.max_bytes:
-                return
-            self._chunks[digest] = data
-            self._bytes += len(data)
-            while self._bytes > self.max_bytes:
-                self._bytes -= len(self._chunks.popitem(last=False)[1])
+        self.put(digest, data, len(data))
 
 
 NO_CACHE: Final = ChunkCache(0)

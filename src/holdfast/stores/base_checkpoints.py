@@ -21,7 +21,7 @@ from holdfast.model import (
     PutResult,
     WriteRecord,
 )
-from holdfast.state import DecodedState, decode_state, decode_states
+from holdfast.state import DecodedState, ParsedLists, decode_state, decode_states
 from holdfast.state.cache import ChunkCache
 
 # How many checkpoints before a damaged one are tried.
@@ -100,8 +100,10 @@ class CheckpointStore(ABC):
         The caller verifies them. What cannot be decompressed within bounds is left out.
         """
 
-    def load(self, checkpoint_id: str) -> tuple[Payload, DecodedState] | None:
-        """Return a checkpoint's payload and content, verified by digest.
+    def load(
+        self, checkpoint_id: str, parsed: ParsedLists | None = None
+    ) -> tuple[Payload, DecodedState] | None:
+        """Return a checkpoint's payload and content, verified by digest; for ``parsed`` see `decode_state`.
 
         None when there is no such checkpoint, also when it is removed while it is being read.
         Raises `IntegrityError` when what is stored is not what was saved.
@@ -110,7 +112,8 @@ class CheckpointStore(ABC):
             payload = self.read_payload(checkpoint_id)
             if payload is None:
                 return None
-            return payload, decode_state(payload, self.read_chunks, cache=self.cache)
+            content = decode_state(payload, self.read_chunks, cache=self.cache, parsed=parsed)
+            return payload, content
         except IntegrityError as error:
             found = first(self.list_checkpoints(CheckpointQuery(id=checkpoint_id)))
             if found is None:

@@ -23,7 +23,8 @@ from holdfast.errors import DigestMismatch, IntegrityError, StateCorrupt
 from holdfast.integrations.langgraph.places import Place, config_of
 from holdfast.integrations.langgraph.values import Values
 from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, WriteRecord
-from holdfast.state import DecodedState, decode_state, decode_states
+from holdfast.state import DecodedState, ParsedLists, decode_state, decode_states
+from holdfast.state.cache import Cache
 from holdfast.stores import Store
 
 PAGE = 100
@@ -39,6 +40,8 @@ class Reader:
     def __init__(self, store: Store, values: Values) -> None:
         self._store = store
         self._values = values
+        # Mostly the newest checkpoint of a line is read, again and again, and only grows.
+        self._parsed: Cache[tuple[str, str], ParsedLists] = Cache()
 
     def find(self, place: Place) -> CheckpointRecord | None:
         """Return the record of a place, of the latest checkpoint if it names none, or None."""
@@ -126,10 +129,13 @@ class Reader:
 
     def _load(self, record: CheckpointRecord) -> tuple[Payload, DecodedState] | None:
         """Read one by itself, so that an error says which one it is."""
+        parsed = self._parsed.get(_line(record)) or ParsedLists()
         try:
-            return self._store.load(record.id)
+            loaded = self._store.load(record.id, parsed)
         except IntegrityError as error:
             raise type(error)(f"{_shown(record)}: {error}") from error
+        self._parsed.put(_line(record), parsed, parsed.size)
+        return loaded
 
     def _tuple(
         self, record: CheckpointRecord, content: DecodedState, writes: list[PendingWrite]
