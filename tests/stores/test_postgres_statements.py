@@ -24,12 +24,9 @@ from holdfast.state.tags import tagged
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_connection import parse_url
 from holdfast.stores.postgres_errors import translate
-from holdfast.stores.postgres_statements import (
-    parse_put,
-    parse_read,
-    put_statement,
-    read_statement,
-)
+from holdfast.stores.postgres_listing import read_statement
+from holdfast.stores.postgres_rows import parse_read
+from holdfast.stores.postgres_statements import parse_put, put_statement
 from tests.stores.postgres_drafts import (
     checkpoint_draft,
     connect,

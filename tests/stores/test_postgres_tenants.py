@@ -21,7 +21,7 @@ from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_connection import parse_url
-from holdfast.stores.postgres_statements import list_statement, read_statement
+from holdfast.stores.postgres_listing import list_statement, read_statement
 from holdfast.testing.drafts import agent, checkpoint, session, write
 from tests.postgres_server import PostgresServer
 from tests.stores.postgres_drafts import connect, one_value, schema_of

@@ -34,13 +34,9 @@ from holdfast.state import decode_state
 from holdfast.stores import sealing
 from holdfast.stores.chain import plain_digest
 from holdfast.stores.checks import check_checkpoint
-from holdfast.stores.postgres_statements import (
-    list_statement,
-    parse_checkpoint,
-    parse_read,
-    put_statement,
-    read_statement,
-)
+from holdfast.stores.postgres_listing import list_statement, read_statement
+from holdfast.stores.postgres_rows import parse_checkpoint, parse_read
+from holdfast.stores.postgres_statements import put_statement
 from holdfast.threads import ThreadRecorders, thread_agent
 
 if TYPE_CHECKING:

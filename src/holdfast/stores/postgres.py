@@ -27,22 +27,22 @@ from holdfast.model import (
     WriteRecord,
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
+from holdfast.stores import postgres_listing as listing
 from holdfast.stores import postgres_statements as statements
 from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.checks import check_fence, check_filter
 from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrate_schema, parse_url
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
-from holdfast.stores.postgres_sealing import PostgresSealing
-from holdfast.stores.postgres_sessions import PostgresSessions
-from holdfast.stores.postgres_statements import (
+from holdfast.stores.postgres_rows import (
     StoredCheckpoint,
     parse_checkpoint,
-    parse_put,
     parse_read,
     parse_write,
-    uuid_or_none,
 )
+from holdfast.stores.postgres_sealing import PostgresSealing
+from holdfast.stores.postgres_sessions import PostgresSessions
+from holdfast.stores.postgres_statements import parse_put, uuid_or_none
 from holdfast.stores.postgres_transfer import PostgresTransfer
 from holdfast.stores.rules import key_required
 
@@ -97,12 +97,12 @@ class PostgresStore(
         return parse_put(row, draft)
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
-        statement = statements.list_statement(query, self.tenant, self.schema)
+        statement = listing.list_statement(query, self.tenant, self.schema)
         return [parse_checkpoint(row) for row in self._link.rows(statement, again=True)]
 
     def read_checkpoint(self, query: CheckpointQuery) -> StoredCheckpoint | None:
         """Return the newest checkpoint of a query with its whole payload, in one round trip."""
-        statement = statements.read_statement(query, self.tenant, self.schema)
+        statement = listing.read_statement(query, self.tenant, self.schema)
         rows = self._link.rows(statement, again=True)
         if not rows:
             return None

@@ -8,7 +8,8 @@ from holdfast.model import Chain, ChainLink, CheckpointRecord, Payload, Tombston
 from holdfast.stores.checks import check_filter
 from holdfast.stores.postgres_access import PostgresAccess
 from holdfast.stores.postgres_connection import AnyConnection, execute
-from holdfast.stores.postgres_statements import Statement, verified
+from holdfast.stores.postgres_rows import verified
+from holdfast.stores.postgres_statements import Statement
 
 
 class PostgresChain(PostgresAccess):

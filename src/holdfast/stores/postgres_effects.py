@@ -15,12 +15,8 @@ from holdfast.stores.checks import (
     check_outcome,
 )
 from holdfast.stores.postgres_access import PostgresAccess
-from holdfast.stores.postgres_statements import (
-    Statement,
-    outcome_params,
-    parse_begun,
-    parse_effect,
-)
+from holdfast.stores.postgres_rows import parse_begun, parse_effect
+from holdfast.stores.postgres_statements import Statement, outcome_params
 
 
 class PostgresEffects(PostgresAccess):

@@ -9,7 +9,8 @@ from typing import Any
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
 from holdfast.stores.checks import check_fence, check_filter, check_lease, check_log, document_text
 from holdfast.stores.postgres_access import PostgresAccess
-from holdfast.stores.postgres_statements import Statement, parse_lease, parse_session
+from holdfast.stores.postgres_rows import parse_lease, parse_session
+from holdfast.stores.postgres_statements import Statement
 from holdfast.stores.rules import lease_busy
 
 

@@ -20,6 +20,7 @@ from holdfast.model import (
     SessionRecord,
     SessionUsage,
 )
+from holdfast.stores import postgres_listing as listing
 from holdfast.stores import postgres_statements as statements
 from holdfast.stores.chain import content_digest, record_row
 from holdfast.stores.checks import (
@@ -36,13 +37,8 @@ from holdfast.stores.checks import (
 )
 from holdfast.stores.postgres_chain import PostgresChain
 from holdfast.stores.postgres_connection import AnyConnection, execute
-from holdfast.stores.postgres_statements import (
-    Statement,
-    parse_agent,
-    parse_log,
-    parse_session,
-    uuid_or_none,
-)
+from holdfast.stores.postgres_rows import parse_agent, parse_log, parse_session
+from holdfast.stores.postgres_statements import Statement, uuid_or_none
 from holdfast.stores.rules import lease_lost, session_completed
 
 
@@ -62,7 +58,7 @@ class PostgresSessions(PostgresChain):
     def list_agents(
         self, *, status: str | None = None, parent_id: str | None = None, limit: int | None = None
     ) -> list[AgentRecord]:
-        statement = statements.list_agents_statement(
+        statement = listing.list_agents_statement(
             status, parent_id, limit, self.tenant, self.schema
         )
         return [parse_agent(row) for row in self._link.rows(statement, again=True)]
@@ -98,7 +94,7 @@ class PostgresSessions(PostgresChain):
         return parse_session(rows[0]) if rows else None
 
     def list_sessions(self, query: SessionQuery = SessionQuery()) -> list[SessionRecord]:
-        statement = statements.list_sessions_statement(query, self.tenant, self.schema)
+        statement = listing.list_sessions_statement(query, self.tenant, self.schema)
         return [parse_session(row) for row in self._link.rows(statement, again=True)]
 
     def update_session(

@@ -24,17 +24,16 @@ from holdfast.stores.checks import as_utc, check_filter, document_text
 from holdfast.stores.copy_checks import check_copied, check_copy
 from holdfast.stores.postgres_connection import AnyConnection, execute
 from holdfast.stores.postgres_effects import PostgresEffects
-from holdfast.stores.postgres_statements import (
-    Statement,
-    list_statement,
+from holdfast.stores.postgres_listing import list_statement
+from holdfast.stores.postgres_rows import (
     parse_agent,
     parse_checkpoint,
     parse_effect,
     parse_log,
     parse_session,
     parse_write,
-    sorted_chunks,
 )
+from holdfast.stores.postgres_statements import Statement, sorted_chunks
 
 _DOCUMENTS: Final = {"metadata", "data"}
 
