@@ -252,6 +252,13 @@ def check_outcome(outcome: EffectOutcome) -> None:
     _check_content(outcome)
 
 
+def check_finish(session_id: str, outcome: EffectOutcome, fence: int | None) -> None:
+    """Raise unless an effect can be finished like that."""
+    check_filter(session_id, "session id", str)
+    check_outcome(outcome)
+    check_fence(fence)
+
+
 def check_effect_query(query: EffectQuery) -> int | None:
     """Return the limit of a listing of effects, or raise."""
     for value, what in (
@@ -294,6 +301,21 @@ def check_session_status(status: str | None) -> None:
     """Refuse an unknown status of a session."""
     if status is not None:
         check_choice(status, "session status", SESSION_STATUSES)
+
+
+def check_session_change(
+    session_id: str,
+    status: str | None,
+    pause_reason: str | None,
+    task_description: str | None,
+    fence: int | None,
+) -> None:
+    """Raise unless a session can be changed like that."""
+    check_filter(session_id, "session id", str)
+    check_session_status(status)
+    check_free_text(pause_reason, "pause reason")
+    check_free_text(task_description, "task_description")
+    check_fence(fence)
 
 
 def check_lease(owner: object, ttl: timedelta) -> None:

@@ -10,8 +10,7 @@ from holdfast.state.codec import load_document
 from holdfast.stores.checks import (
     check_effect,
     check_effect_query,
-    check_filter,
-    check_outcome,
+    check_finish,
     document_text,
 )
 from holdfast.stores.memory_sessions import MemorySessions
@@ -63,8 +62,7 @@ class MemoryEffects(MemorySessions):
         *,
         fence: int | None = None,
     ) -> bool:
-        check_filter(session_id, "session id", str)
-        check_outcome(outcome)
+        check_finish(session_id, outcome, fence)
         error = document_text(outcome.error, "error")
         with self._open():
             session = self._sessions.get(session_id)

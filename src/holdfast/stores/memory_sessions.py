@@ -12,7 +12,6 @@ from typing import Any
 from holdfast.errors import (
     AgentNotFound,
     CheckpointNotFound,
-    IllegalTransition,
     SessionExists,
     SessionNotFound,
 )
@@ -20,13 +19,11 @@ from holdfast.ids import new_id
 from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
 from holdfast.stores.checks import (
     as_utc,
-    check_fence,
     check_filter,
-    check_free_text,
     check_limit,
     check_log,
     check_session,
-    check_session_status,
+    check_session_change,
     document_text,
     merged_text,
 )
@@ -50,9 +47,8 @@ from holdfast.stores.memory_tables import (
 from holdfast.stores.rules import (
     SEALED_MARK,
     key_required,
-    lease_lost,
     new_session_record,
-    session_completed,
+    refuse_change,
 )
 
 
@@ -130,8 +126,8 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
-        check_filter(session_id, "session id", str)
-        check_session_status(status)
+        check_session_change(session_id, status, pause_reason, task_description, fence)
+        dumped, merged = document_text(metadata), document_text(merge_metadata)
         changes: dict[str, Any] = {}
         if status is not None:
             changes["status"] = status
@@ -139,24 +135,12 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             changes["resumed_at"] = as_utc(resumed_at, "resumed_at")
         if task_description is not None:
             changes["task_description"] = task_description
-        check_free_text(pause_reason, "pause reason")
-        check_free_text(task_description, "task_description")
-        check_fence(fence)
         until = None if paused_until is None else as_utc(paused_until, "paused_until")
-        dumped = document_text(metadata)
-        merged = document_text(merge_metadata)
         with self._open():
             session = self._session(session_id)
-            present = session.record.status
-            if expected is not None and present not in expected:
-                raise IllegalTransition(
-                    f"session {session_id!r} is {present}; this needs {', '.join(sorted(expected))}"
-                )
-            if fence is not None and session.record.lease_token != fence:
-                raise lease_lost(session_id)
+            present, token = session.record.status, session.record.lease_token
+            refuse_change(session_id, present, token, status=status, expected=expected, fence=fence)
             if status is not None:
-                if present == "completed" != status:
-                    raise session_completed(session_id)
                 paused = status == "paused"
                 changes["paused_at"] = self._now() if paused else None
                 changes["paused_until"] = until if paused else None

@@ -10,9 +10,7 @@ from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
 from holdfast.stores.checks import (
     check_effect,
     check_effect_query,
-    check_fence,
-    check_filter,
-    check_outcome,
+    check_finish,
 )
 from holdfast.stores.postgres_access import PostgresAccess
 from holdfast.stores.postgres_rows import parse_begun, parse_effect
@@ -55,9 +53,7 @@ class PostgresEffects(PostgresAccess):
         *,
         fence: int | None = None,
     ) -> bool:
-        check_filter(session_id, "session id", str)
-        check_outcome(outcome)
-        check_fence(fence)
+        check_finish(session_id, outcome, fence)
         params = {
             **outcome_params(outcome),
             "tenant": self.tenant,

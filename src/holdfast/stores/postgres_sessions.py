@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from holdfast.errors import AgentNotFound, CheckpointNotFound, IllegalTransition, SessionNotFound
+from holdfast.errors import AgentNotFound, CheckpointNotFound, SessionNotFound
 from holdfast.ids import new_id
 from holdfast.model import (
     AgentRecord,
@@ -26,12 +26,10 @@ from holdfast.stores.chain import content_digest, record_row
 from holdfast.stores.checks import (
     as_utc,
     check_agent_status,
-    check_fence,
     check_filter,
-    check_free_text,
     check_limit,
     check_log,
-    check_session_status,
+    check_session_change,
     document_text,
     merged_text,
 )
@@ -39,7 +37,7 @@ from holdfast.stores.postgres_chain import PostgresChain
 from holdfast.stores.postgres_connection import AnyConnection, execute
 from holdfast.stores.postgres_rows import parse_agent, parse_log, parse_session
 from holdfast.stores.postgres_statements import Statement, uuid_or_none
-from holdfast.stores.rules import lease_lost, session_completed
+from holdfast.stores.rules import refuse_change
 
 
 class PostgresSessions(PostgresChain):
@@ -111,11 +109,7 @@ class PostgresSessions(PostgresChain):
         task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
-        check_filter(session_id, "session id", str)
-        check_session_status(status)
-        check_free_text(pause_reason, "pause reason")
-        check_free_text(task_description, "task_description")
-        check_fence(fence)
+        check_session_change(session_id, status, pause_reason, task_description, fence)
         dumped, merged = document_text(metadata), document_text(merge_metadata)
         params = {
             "tenant": self.tenant,
@@ -144,20 +138,14 @@ class PostgresSessions(PostgresChain):
                 return execute(connection, Statement(update, whole))
 
         # Not repeated after a lost reply: the second time its own effect would stand against it.
-        rows = self._link.run(work, again=expected is None)
-        if rows:
-            return parse_session(rows[0])
-        present = self.find_session(session_id)
-        if present is None:
-            raise SessionNotFound(f"{self.url} has no session {session_id!r}")
-        if fence is not None and present.lease_token != fence:
-            raise lease_lost(session_id)
-        if expected is None or present.status in expected:
-            raise session_completed(session_id)
-        raise IllegalTransition(
-            f"session {session_id!r} is {present.status}, not {' or '.join(expected or ())}; "
-            f"it was not changed"
-        )
+        while not (rows := self._link.run(work, again=expected is None)):
+            found = self.find_session(session_id)
+            if found is None:
+                raise SessionNotFound(f"{self.url} has no session {session_id!r}")
+            present, token = found.status, found.lease_token
+            refuse_change(session_id, present, token, status=status, expected=expected, fence=fence)
+            # What stood against it is gone by now.
+        return parse_session(rows[0])
 
     def delete_session(self, session_id: str) -> bool:
         check_filter(session_id, "session id", str)

@@ -138,6 +138,26 @@ def session_completed(session_id: str) -> IllegalTransition:
     )
 
 
+def refuse_change(
+    session_id: str,
+    present: str,
+    token: int,
+    *,
+    status: str | None,
+    expected: Collection[str] | None,
+    fence: int | None,
+) -> None:
+    """Refuse an update of a session that is ``present``; of several reasons the first of these counts."""
+    if fence is not None and token != fence:
+        raise lease_lost(session_id)
+    if expected is not None and present not in expected:
+        raise IllegalTransition(
+            f"session {session_id!r} is {present}, not {' or '.join(sorted(expected))}; it was not changed"
+        )
+    if status is not None and present == "completed" != status:
+        raise session_completed(session_id)
+
+
 def key_required(url: str) -> KeyRequired:
     """Return the refusal of whoever opens a sealed store without a key."""
     return KeyRequired(

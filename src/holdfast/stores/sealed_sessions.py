@@ -29,11 +29,11 @@ from holdfast.model import (
 from holdfast.stores.checks import (
     check_agent,
     check_effect,
-    check_free_text,
     check_limit,
     check_log,
     check_outcome,
     check_session,
+    check_session_change,
 )
 from holdfast.stores.memory_tables import wanted_values
 from holdfast.stores.sealed_access import SealedAccess, has_metadata
@@ -102,8 +102,8 @@ class SealedSessions(SealedAccess):
         task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
-        check_free_text(pause_reason, "pause reason")
-        check_free_text(task_description, "task description")
+        # As it was given: sealed, everything could be stored.
+        check_session_change(session_id, status, pause_reason, task_description, fence)
         rows = self.rows
         if metadata is not None:
             metadata = rows.session_metadata(metadata, session_id)

@@ -12,9 +12,7 @@ from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import (
     check_effect,
     check_effect_query,
-    check_fence,
-    check_filter,
-    check_outcome,
+    check_finish,
     document_text,
 )
 from holdfast.stores.sqlite_access import all_rows
@@ -80,9 +78,7 @@ class SqliteEffects(SqliteSessions):
         *,
         fence: int | None = None,
     ) -> bool:
-        check_filter(session_id, "session id", str)
-        check_outcome(outcome)
-        check_fence(fence)
+        check_finish(session_id, outcome, fence)
         chunks = self._packed(outcome.chunks)
         error = document_text(outcome.error, "error")
         content = (outcome.status, outcome.manifest, outcome.refs, error)

@@ -11,7 +11,6 @@ import apsw
 from holdfast.errors import (
     AgentNotFound,
     CheckpointNotFound,
-    IllegalTransition,
     SessionExists,
     SessionNotFound,
 )
@@ -20,17 +19,15 @@ from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, S
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.chain import GENESIS, link_of
 from holdfast.stores.checks import (
-    check_fence,
     check_filter,
-    check_free_text,
     check_limit,
     check_log,
     check_session,
-    check_session_status,
+    check_session_change,
     document_text,
     merged_text,
 )
-from holdfast.stores.rules import lease_lost, session_completed
+from holdfast.stores.rules import lease_lost, refuse_change
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
 from holdfast.stores.sqlite_chain import SqliteChain
@@ -136,30 +133,20 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
         task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
-        check_filter(session_id, "session id", str)
-        check_session_status(status)
-        check_free_text(pause_reason, "pause reason")
-        check_free_text(task_description, "task_description")
-        check_fence(fence)
+        check_session_change(session_id, status, pause_reason, task_description, fence)
+        dumped, merged = document_text(metadata), document_text(merge_metadata)
         resumed = stamp_given(resumed_at, "resumed_at")
         until = stamp_given(paused_until, "paused_until")
-        dumped = document_text(metadata)
-        merged = document_text(merge_metadata)
 
         def update(connection: apsw.Connection) -> SessionRecord:
             found = self._session_row(connection, session_id)
             if found is None:
                 raise SessionNotFound(f"no session has the id {session_id!r}")
             row = list(found)
-            if expected is not None and row[4] not in expected:
-                raise IllegalTransition(
-                    f"session {session_id!r} is {row[4]}; this needs {', '.join(sorted(expected))}"
-                )
-            if fence is not None and row[15] != fence:
-                raise lease_lost(session_id)
+            refuse_change(
+                session_id, row[4], row[15], status=status, expected=expected, fence=fence
+            )
             if status is not None:
-                if row[4] == "completed" != status:
-                    raise session_completed(session_id)
                 row[4] = status
                 paused = status == "paused"
                 row[7:10] = (self._clock(), until, pause_reason) if paused else (None, None, None)

@@ -82,6 +82,12 @@ class EffectContract(Contract):
             assert store.begin_effect(draft).attempt_id == draft.attempt_id
         assert len(store.list_effects(EffectQuery(owner.id))) == 3
 
+    def test_a_fence_that_is_none_is_refused_whatever_it_is_for(self, store: Store) -> None:
+        draft = effect("nobody")
+        with pytest.raises(InputError, match="fence"):
+            store.finish_effect(*place(draft), done(b"x"), fence="1")  # type: ignore[arg-type]
+        assert store.finish_effect(*place(draft), done(b"x"), fence=1) is False
+
     def test_an_attempt_that_ended_is_recorded_with_what_it_returned(self, store: Store) -> None:
         owner = store.create_session(session())
         draft = effect(owner.id)

@@ -13,6 +13,7 @@ from holdfast.errors import (
     IllegalTransition,
     InputError,
     InvalidFilter,
+    LeaseLost,
     SessionExists,
     SessionNotFound,
 )
@@ -181,6 +182,30 @@ class SessionContract(Contract):
         assert store.find_session(created.id) == created
         updated = store.update_session(created.id, status="paused", expected={"active"})
         assert updated.status == "paused"
+
+    def test_of_several_reasons_to_refuse_a_change_the_same_is_named(self, store: Store) -> None:
+        created = store.create_session(session())
+        done = store.update_session(created.id, status="completed")
+        with pytest.raises(LeaseLost):
+            store.update_session(
+                created.id, status="active", expected=["paused"], fence=done.lease_token + 1
+            )
+        with pytest.raises(
+            IllegalTransition, match="is completed, not active or paused; it was not"
+        ):
+            store.update_session(created.id, status="active", expected=["paused", "active"])
+        with pytest.raises(IllegalTransition, match="is completed; fork it"):
+            store.update_session(created.id, status="active", expected=["completed"])
+        naive = datetime(2026, 1, 1)  # noqa: DTZ001, which is what is wrong with it
+        with pytest.raises(InputError, match="pause reason"):
+            store.update_session(
+                created.id, pause_reason="\0", task_description="\0", resumed_at=naive
+            )
+        with pytest.raises(InputError, match="metadata"):
+            store.update_session(created.id, resumed_at=naive, metadata={"no": object()})
+        with pytest.raises(InputError, match="fence"):
+            store.update_session(created.id, metadata={"no": object()}, fence="1")  # type: ignore[arg-type]
+        assert store.find_session(created.id) == done
 
     def test_an_unknown_status_is_refused(self, store: Store) -> None:
         created = store.create_session(session())
