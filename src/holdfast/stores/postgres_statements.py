@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -73,7 +74,7 @@ def put_statement(
     document = {
         "id": draft.id,
         "session_id": draft.session_id,
-        "namespace": draft.namespace,
+        "namespace": draft.namespace or None,
         "name": draft.name,
         "external_id": draft.external_id,
         "parent_id": draft.parent_id,
@@ -91,7 +92,7 @@ def put_statement(
         "workspace_commit": draft.workspace_commit,
         "pack_required": draft.pack_required,
         "fence": draft.fence,
-        "resumable": draft.resumable,
+        "not_resumable": not draft.resumable,
         "pinned": draft.pinned,
         "expires_at": _moment(draft.expires_at, "expires_at"),
         "created_at": _moment(draft.created_at, "created_at"),
@@ -99,14 +100,21 @@ def put_statement(
         "replace": draft.replace,
         "consumes": draft.consumes,
         "follows": draft.follows,
-        "trim": _trim(draft.trim),
+        "keep": draft.trim.keep,
+        "max_age": _ages(draft.trim),
         "purge_expired": purge_expired,
-        "session": None if draft.session is None else _session(draft.session),
+        "session": None if draft.session is None else _session_text(draft.session),
+    }
+    # What is not there costs the server nothing to read.
+    said = {
+        key: value
+        for key, value in document.items()
+        if value is not None and value is not False
     }
     digests, data = sorted_chunks([draft.chunks])
     params = {
         "tenant": tenant,
-        "draft": _json(document),
+        "draft": _json(said),
         "manifest": draft.manifest,
         "refs": draft.refs,
         # An empty array takes longer to send than none.
@@ -192,13 +200,13 @@ def session_document(draft: NewSession) -> str:
 
 def parse_put(row: Row, draft: NewCheckpoint) -> PutResult:
     """Read the row of `put_statement`: what was stored already, or what became of the draft."""
-    stored, removed, id_, agent_id, seq, parent_id, label, size, metadata, created_at = row
+    stored, removed, agent_id, seq, parent_id, label, size, metadata, created_at = row
     if stored is not None:
         return PutResult(stored_record(orjson.loads(stored)), created=False)
     record = CheckpointRecord(
-        id=str(id_),
+        id=draft.id.lower(),
         session_id=draft.session_id,
-        agent_id=str(agent_id),
+        agent_id=agent_id,
         namespace=draft.namespace,
         seq=seq,
         external_id=draft.external_id,
@@ -223,7 +231,7 @@ def parse_put(row: Row, draft: NewCheckpoint) -> PutResult:
         created_at=known(utc(created_at)),
         restored_at=None,
     )
-    return PutResult(record, created=True, removed=tuple(map(str, removed)))
+    return PutResult(record, created=True, removed=tuple(map(str, removed or ())))
 
 
 def outcome_params(outcome: EffectOutcome) -> dict[str, Any]:
@@ -269,12 +277,24 @@ def _session(draft: NewSession) -> dict[str, Any]:
     }
 
 
-def _trim(trim: Trim) -> dict[str, Any]:
+def _session_text(draft: NewSession) -> orjson.Fragment:
+    """Return what every put of a thread says again."""
+    if draft.metadata is None and (draft.agent is None or draft.agent.metadata is None):
+        return _plain_session_text(draft)
+    return orjson.Fragment(_json(_session(draft)))
+
+
+@lru_cache(maxsize=1024)
+def _plain_session_text(draft: NewSession) -> orjson.Fragment:
+    return orjson.Fragment(_json(_session(draft)))
+
+
+def _ages(trim: Trim) -> dict[str, float] | None:
     ages = {
         name: max(-_LONGEST_AGE, min(age.total_seconds(), _LONGEST_AGE))
         for name, age in trim.max_age.items()
     }
-    return {"keep": trim.keep, "max_age": ages}
+    return ages or None
 
 
 def sorted_chunks(sets: Sequence[Mapping[bytes, Buffer]]) -> tuple[list[bytes], list[bytes]]:

@@ -551,8 +551,7 @@ INSERT INTO holdfast.schema_migrations (version, checksum) VALUES (%(version)s, 
 
 -- name: postgres.put
 -- Of a new checkpoint only what its writer does not know: every column costs time.
-SELECT p.stored::text, p.removed, (p.draft).id, (p.draft).agent_id, (p.draft).seq, (p.draft).parent_id,
-    (p.draft).label, (p.draft).stored_bytes, (p.draft).metadata::text, (p.draft).created_at
+SELECT p.stored, p.removed, p.agent, p.place, p.parent, p.alias, p.bytes, p.document, p.moment
 FROM holdfast.put(
     %(tenant)s, %(draft)s::jsonb, %(manifest)s, %(refs)b::bytea,
     %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(content)b::bytea) AS p;

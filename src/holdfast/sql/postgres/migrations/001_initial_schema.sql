@@ -65,10 +65,10 @@ CREATE TABLE holdfast.sessions (
 ) WITH (fillfactor = 70);
 
 CREATE INDEX sessions_by_age ON holdfast.sessions (tenant, created_at DESC, id DESC);
-CREATE INDEX sessions_by_agent ON holdfast.sessions (tenant, agent_id);
 CREATE INDEX sessions_by_lease ON holdfast.sessions (tenant) WHERE lease_owner IS NOT NULL;
 -- While a table has no statistics, every index that begins with the tenant looks like one row to the
--- planner, and of equals it takes the youngest: so this one comes last, or puts would read all sessions.
+-- planner, and of equals it takes the youngest: so these come last, or puts would read all sessions.
+ALTER TABLE holdfast.sessions ADD CONSTRAINT sessions_by_agent UNIQUE (tenant, agent_id, id);
 ALTER TABLE holdfast.sessions ADD PRIMARY KEY (tenant, id);
 
 -- The checkpoint table. state_snapshot is the manifest of a checkpoint's state as a document for
@@ -120,8 +120,10 @@ CREATE TABLE holdfast.session_checkpoints (
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     restored_at      timestamptz,
-    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE,
-    FOREIGN KEY (tenant, agent_id) REFERENCES holdfast.agents (tenant, id)
+    -- Its agent is its session's, whose own key says that there is one. A second key here would have all
+    -- puts of one agent lock the same row.
+    FOREIGN KEY (tenant, agent_id, session_id) REFERENCES holdfast.sessions (tenant, agent_id, id)
+        ON DELETE CASCADE
 );
 
 -- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
@@ -163,14 +165,15 @@ CREATE TABLE holdfast.chain_tombstones (
 ) WITH (fillfactor = 70);
 
 -- Content, stored once under its digest. Codec 0 is plain: compression is left to TOAST, so that SQL
--- can read what is stored.
+-- can read what is stored. What fits on a page is left as it is: to compress it, and to store in pieces
+-- what is still too large, would take a small put as long as all the rest of it.
 CREATE TABLE holdfast.chunks (
     tenant text COLLATE "C" NOT NULL DEFAULT 'default',
     digest bytea NOT NULL CHECK (octet_length(digest) = 33),
     codec  smallint NOT NULL,
     data   bytea NOT NULL,
     PRIMARY KEY (tenant, digest)
-);
+) WITH (toast_tuple_target = 8160);
 
 ALTER TABLE holdfast.chunks ALTER COLUMN data SET STORAGE EXTENDED;
 
@@ -638,9 +641,16 @@ LANGUAGE plpgsql AS $$
 DECLARE
     area integer := 'holdfast.chunks'::regclass::oid::integer;
     patience text;
-    -- Assigned, not performed: an expression costs a fraction of a statement, here and in put.
-    settled boolean := holdfast.as_tenant(p_tenant) AND holdfast.durably();
+    settled boolean;
 BEGIN
+    -- What as_tenant() and durably() do: two calls less in every put. And assigned, not performed: an
+    -- expression costs a fraction of a statement, here and in put.
+    IF current_setting('holdfast' || '.tenant', true) IS DISTINCT FROM p_tenant THEN
+        settled := set_config('holdfast' || '.tenant', p_tenant, true) IS NULL;
+    END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN
+        settled := set_config('synchronous_commit', 'on', true) IS NULL;
+    END IF;
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'checkpoints are written in READ COMMITTED transactions, not %',
             upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF007';
@@ -841,6 +851,16 @@ BEGIN
      WHERE s.tenant = p_tenant AND s.id = p_session;
 END $$;
 
+-- How many of these chunks are not there.
+CREATE FUNCTION holdfast.missing_chunks(p_tenant text, p_digests bytea[])
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT count(*) FROM unnest(p_digests) AS expected (digest)
+             WHERE NOT EXISTS (SELECT FROM holdfast.chunks AS k
+                                WHERE k.tenant = p_tenant AND k.digest = expected.digest));
+END $$;
+
 -- Adds chunks, which arrive in the order of their digests, so that two writers cannot wait for each
 -- other, and checks that the others are there. Returns the bytes that are new. One by one: most puts bring
 -- one or two, and a statement that takes them all costs more than they do.
@@ -862,10 +882,7 @@ BEGIN
         END IF;
     END LOOP;
     IF cardinality(p_expects) > 0 THEN
-        SELECT count(*) INTO missing
-          FROM unnest(p_expects) AS expected (digest)
-         WHERE NOT EXISTS (SELECT FROM holdfast.chunks AS k
-                            WHERE k.tenant = p_tenant AND k.digest = expected.digest);
+        missing := holdfast.missing_chunks(p_tenant, p_expects);
         IF missing > 0 THEN
             RAISE EXCEPTION '% of % expected chunks are not stored', missing, cardinality(p_expects)
                 USING ERRCODE = 'HF001';
@@ -873,6 +890,7 @@ BEGIN
     END IF;
     RETURN added;
 END $$;
+
 
 -- A link of a hash chain: the one before it, what is added here to a row, and the digest of all that
 -- its writer says. Texts are preceded by their sizes. The library does the same.
@@ -1021,140 +1039,178 @@ BEGIN
     RETURN true;
 END $$;
 
+-- What is stored under an id as a document, or null. Another session's is refused.
+CREATE FUNCTION holdfast.stored_already(p_tenant text, p_session text, p_id uuid)
+RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    standing holdfast.session_checkpoints;
+BEGIN
+    SELECT c.* INTO standing FROM holdfast.session_checkpoints AS c WHERE c.id = p_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    ELSIF standing.tenant <> p_tenant OR standing.session_id <> p_session THEN
+        RAISE EXCEPTION 'another session has a checkpoint with the id %', p_id
+            USING ERRCODE = 'HF004';
+    END IF;
+    RETURN to_jsonb(standing) - ARRAY['manifest', 'state_snapshot', 'refs']
+        || jsonb_build_object('metadata', standing.metadata::text);
+END $$;
+
+-- Refuses a draft that its session is not open for, or that says what it relies on when that is not so.
+-- Its session is locked, so of all that go on from one checkpoint exactly one gets here first.
+CREATE FUNCTION holdfast.admit(
+    p_tenant text, p_draft jsonb, p_session text, p_namespace text, p_status text,
+    p_present timestamptz
+)
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    origin uuid := (p_draft ->> 'consumes')::uuid;
+    follows text := p_draft ->> 'follows';
+BEGIN
+    IF p_status = 'completed' THEN
+        RAISE EXCEPTION 'session % is completed; fork it to go on. Nothing was stored', p_session
+            USING ERRCODE = 'HF016';
+    END IF;
+
+    IF p_draft ? 'purge_expired' THEN
+        PERFORM holdfast.remove_checkpoints(p_tenant, ARRAY(
+            SELECT c.id FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = p_session
+               AND c.namespace = p_namespace AND c.expires_at <= p_present), NULL, true, false);
+    END IF;
+
+    IF origin IS NOT NULL THEN
+        UPDATE holdfast.session_checkpoints AS c SET consumed_at = p_present
+         WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = p_session
+           AND c.namespace = p_namespace AND (c.expires_at IS NULL OR c.expires_at > p_present)
+           AND c.consumed_at IS NULL;
+        IF NOT FOUND THEN
+            IF EXISTS (
+                SELECT FROM holdfast.session_checkpoints AS c
+                 WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = p_session
+                   AND c.namespace = p_namespace
+                   AND (c.expires_at IS NULL OR c.expires_at > p_present)) THEN
+                RAISE EXCEPTION 'checkpoint % of session % was resumed already. Nothing was stored: '
+                    'go on from the session''s newest checkpoint', origin, p_session
+                    USING ERRCODE = 'HF012';
+            END IF;
+            RAISE EXCEPTION 'session % has no checkpoint % to go on from: it was trimmed, deleted or '
+                'has expired. Nothing was stored', p_session, origin USING ERRCODE = 'HF013';
+        END IF;
+    END IF;
+
+    IF follows IS NOT NULL AND follows <> coalesce((
+        SELECT coalesce(c.external_id, c.id::text) FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.session_id = p_session
+           AND c.namespace = p_namespace AND (c.expires_at IS NULL OR c.expires_at > p_present)
+         ORDER BY c.seq DESC LIMIT 1), '') AND NOT EXISTS (
+        SELECT FROM holdfast.session_checkpoints AS c
+         WHERE c.tenant = p_tenant AND c.session_id = p_session
+           AND c.namespace = p_namespace AND c.external_id = p_draft ->> 'external_id'
+           AND (c.expires_at IS NULL OR c.expires_at > p_present)) THEN
+        RAISE EXCEPTION 'checkpoint "%" is not the newest of session %, namespace "%": somebody else '
+            'went on from there. Nothing was stored: read the newest and repeat the work',
+            follows, p_session, p_namespace USING ERRCODE = 'HF017';
+    END IF;
+
+    IF p_draft ? 'pack_required' THEN
+        PERFORM holdfast.require_packs(p_tenant, ARRAY[p_draft ->> 'workspace_commit']);
+    END IF;
+END $$;
+
 -- Stores a checkpoint in one round trip, whole or not at all, and trims. A single statement could
 -- not: it would keep its snapshot from before the wait for the lock, and trim by it. Its statements are
 -- planned once: plans for the very values of the first puts would be no better, and cost more than a put.
--- Returns the draft with what is decided here or, if its id is there already, what is stored under it.
+-- p_draft leaves out what is null, false or the usual. Returns what is decided here or, if its id is there
+-- already, what is stored under it.
 CREATE FUNCTION holdfast.put(
     p_tenant text, p_draft jsonb, p_manifest text, p_refs bytea,
     p_digests bytea[], p_data bytea[], p_expects bytea[], p_content bytea,
-    OUT draft holdfast.session_checkpoints, OUT removed uuid[], OUT stored jsonb
+    OUT stored text, OUT removed uuid[], OUT agent text, OUT place bigint, OUT parent text,
+    OUT alias text, OUT bytes bigint, OUT document text, OUT moment timestamptz
 )
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    keep bigint := (p_draft -> 'trim' ->> 'keep')::bigint;
-    ages jsonb := coalesce(p_draft -> 'trim' -> 'max_age', '{}');
-    origin uuid := (p_draft ->> 'consumes')::uuid;
-    follows text := p_draft ->> 'follows';
-    fence bigint := (p_draft ->> 'fence')::bigint;
+    new_id uuid := (p_draft ->> 'id')::uuid;
+    line text := p_draft ->> 'session_id';
+    space text := coalesce(p_draft ->> 'namespace', '');
+    class text := p_draft ->> 'retention_class';
     owner holdfast.sessions;
-    moment timestamptz;
-    position_kept bigint;
-    added bigint;
-    gone uuid[] := '{}';
+    present timestamptz;
     passed boolean;
-    standing holdfast.session_checkpoints;
+    position_kept bigint;
+    link bytea;
+    gone uuid[];
     taken record;
     numbers bigint[];
     seqs bigint[];
     hashes bytea[];
 BEGIN
-    draft := jsonb_populate_record(NULL::holdfast.session_checkpoints, p_draft);
-    removed := '{}';
     passed := holdfast.lock_tenant(p_tenant, false);
 
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
     LOOP
         SELECT s.* INTO owner FROM holdfast.sessions AS s
-         WHERE s.tenant = p_tenant AND s.id = draft.session_id FOR NO KEY UPDATE;
+         WHERE s.tenant = p_tenant AND s.id = line FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
-        IF jsonb_typeof(p_draft -> 'session') IS DISTINCT FROM 'object' THEN
-            RAISE EXCEPTION 'there is no session %', draft.session_id USING ERRCODE = 'HF002';
+        IF NOT p_draft ? 'session' THEN
+            RAISE EXCEPTION 'there is no session %', line USING ERRCODE = 'HF002';
         END IF;
         PERFORM holdfast.add_session(p_tenant, p_draft -> 'session');
     END LOOP;
-    moment := clock_timestamp();
-    passed := holdfast.check_fence(owner, fence);
+    present := clock_timestamp();
+    IF owner.lease_owner IS NOT NULL OR p_draft ? 'fence' THEN
+        passed := holdfast.check_fence(owner, (p_draft ->> 'fence')::bigint);
+    END IF;
     IF owner.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"') THEN
-        RAISE EXCEPTION 'session % is sealed, and this was written without the key', draft.session_id
+        RAISE EXCEPTION 'session % is sealed, and this was written without the key', line
             USING ERRCODE = 'HF020';
     END IF;
 
-    PERFORM FROM holdfast.session_checkpoints AS c WHERE c.id = draft.id;
-    IF FOUND THEN
-        SELECT c.* INTO standing FROM holdfast.session_checkpoints AS c WHERE c.id = draft.id;
-        IF standing.tenant <> p_tenant OR standing.session_id <> draft.session_id THEN
-            RAISE EXCEPTION 'another session has a checkpoint with the id %', draft.id
-                USING ERRCODE = 'HF004';
+    -- What is stored already is the answer to a retry, whatever else would refuse it. Where nothing
+    -- does, the row itself will find its place taken.
+    IF owner.status = 'completed'
+       OR p_draft ?| ARRAY['purge_expired', 'consumes', 'follows', 'pack_required'] THEN
+        stored := holdfast.stored_already(p_tenant, line, new_id);
+        IF stored IS NOT NULL THEN
+            RETURN;
         END IF;
-        stored := to_jsonb(standing) - ARRAY['manifest', 'state_snapshot', 'refs']
-            || jsonb_build_object('metadata', standing.metadata::text);
+        PERFORM holdfast.admit(p_tenant, p_draft, line, space, owner.status, present);
+    END IF;
+    bytes := octet_length(p_manifest) + octet_length(p_refs);
+    IF p_digests IS NOT NULL THEN
+        bytes := bytes + holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
+    END IF;
+    IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
+        stored := holdfast.stored_already(p_tenant, line, new_id);
+        IF stored IS NULL THEN
+            PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
+        END IF;
         RETURN;
     END IF;
-    IF owner.status = 'completed' THEN
-        RAISE EXCEPTION 'session % is completed; fork it to go on. Nothing was stored',
-            draft.session_id USING ERRCODE = 'HF016';
-    END IF;
-
-    IF (p_draft -> 'purge_expired')::boolean THEN
-        PERFORM holdfast.remove_checkpoints(p_tenant, ARRAY(
-            SELECT c.id FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-               AND c.namespace = draft.namespace AND c.expires_at <= moment), NULL, true, false);
-    END IF;
-
-    -- The session is locked, so of all that go on from one checkpoint exactly one gets here first.
-    IF origin IS NOT NULL THEN
-        UPDATE holdfast.session_checkpoints AS c SET consumed_at = moment
-         WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = draft.session_id
-           AND c.namespace = draft.namespace AND (c.expires_at IS NULL OR c.expires_at > moment)
-           AND c.consumed_at IS NULL;
-        IF NOT FOUND THEN
-            IF EXISTS (
-                SELECT FROM holdfast.session_checkpoints AS c
-                 WHERE c.id = origin AND c.tenant = p_tenant AND c.session_id = draft.session_id
-                   AND c.namespace = draft.namespace
-                   AND (c.expires_at IS NULL OR c.expires_at > moment)) THEN
-                RAISE EXCEPTION 'checkpoint % of session % was resumed already. Nothing was stored: '
-                    'go on from the session''s newest checkpoint', origin, draft.session_id
-                    USING ERRCODE = 'HF012';
-            END IF;
-            RAISE EXCEPTION 'session % has no checkpoint % to go on from: it was trimmed, deleted or '
-                'has expired. Nothing was stored', draft.session_id, origin USING ERRCODE = 'HF013';
-        END IF;
-    END IF;
-
-    IF follows IS NOT NULL AND follows <> coalesce((
-        SELECT coalesce(c.external_id, c.id::text) FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-           AND c.namespace = draft.namespace AND (c.expires_at IS NULL OR c.expires_at > moment)
-         ORDER BY c.seq DESC LIMIT 1), '') AND NOT EXISTS (
-        SELECT FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-           AND c.namespace = draft.namespace AND c.external_id = draft.external_id
-           AND (c.expires_at IS NULL OR c.expires_at > moment)) THEN
-        RAISE EXCEPTION 'checkpoint "%" is not the newest of session %, namespace "%": somebody else '
-            'went on from there. Nothing was stored: read the newest and repeat the work',
-            follows, draft.session_id, draft.namespace USING ERRCODE = 'HF017';
-    END IF;
-
-    IF (p_draft -> 'pack_required')::boolean THEN
-        PERFORM holdfast.require_packs(p_tenant, ARRAY[draft.workspace_commit]);
-    END IF;
-    added := holdfast.add_chunks(p_tenant, p_digests, p_data, p_expects);
-    draft.agent_id := owner.agent_id;
-    draft.stored_bytes := octet_length(p_manifest) + octet_length(p_refs) + added;
-    draft.created_at := coalesce(draft.created_at, moment);
-    draft.chain_number := owner.chain_length + 1;
+    agent := owner.agent_id;
+    parent := p_draft ->> 'parent_id';
+    document := p_draft -> 'metadata';
+    moment := coalesce((p_draft ->> 'created_at')::timestamptz, present);
 
     -- What stands in the way is looked for only when something does.
     LOOP
-        IF draft.label IS NOT NULL THEN
-            draft.label := holdfast.free_label(
-                p_tenant, draft.session_id, draft.namespace, p_draft ->> 'label');
+        IF p_draft ? 'label' THEN
+            alias := holdfast.free_label(p_tenant, line, space, p_draft ->> 'label');
         END IF;
-        IF (p_draft -> 'parent_is_newest')::boolean THEN
-            SELECT c.id INTO draft.parent_id FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-               AND c.namespace = draft.namespace
-               AND (c.expires_at IS NULL OR c.expires_at > moment)
+        IF p_draft ? 'parent_is_newest' THEN
+            SELECT c.id INTO parent FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+               AND (c.expires_at IS NULL OR c.expires_at > present)
              ORDER BY c.seq DESC LIMIT 1;
         END IF;
-        draft.seq := coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'));
-        draft.chain_hash := holdfast.link_hash(
-            owner.chain_head, draft.chain_number, draft.seq, draft.agent_id, draft.stored_bytes,
-            draft.created_at, draft.parent_id, draft.label, draft.metadata, p_content);
+        place := coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'));
+        link := holdfast.link_hash(
+            owner.chain_head, owner.chain_length + 1, place, owner.agent_id, bytes, moment, parent,
+            alias, p_draft -> 'metadata', p_content);
         INSERT INTO holdfast.session_checkpoints AS c (
             tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
             description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
@@ -1162,38 +1218,44 @@ BEGIN
             git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
             created_at)
         VALUES (
-            p_tenant, draft.id, draft.external_id, draft.session_id, draft.agent_id, draft.namespace,
-            draft.seq, draft.parent_id, draft.name, draft.label, draft.description,
-            draft.checkpoint_type, draft.retention_class, p_manifest::jsonb, p_manifest, p_refs,
-            draft.run_id, draft.version, draft.size_bytes, draft.stored_bytes, draft.chain_number,
-            owner.chain_head, draft.chain_hash, draft.git_branch, draft.git_commit,
-            draft.git_uncommitted, draft.workspace_commit, draft.resumable, draft.pinned,
-            draft.expires_at, draft.metadata, draft.created_at)
+            p_tenant, new_id, p_draft ->> 'external_id', line, owner.agent_id, space, place, parent,
+            p_draft ->> 'name', alias, p_draft ->> 'description', p_draft ->> 'checkpoint_type',
+            class, p_manifest::jsonb, p_manifest, p_refs, p_draft ->> 'run_id',
+            coalesce((p_draft ->> 'version')::bigint, 1), (p_draft ->> 'size_bytes')::bigint, bytes,
+            owner.chain_length + 1, owner.chain_head, link, p_draft ->> 'git_branch',
+            p_draft ->> 'git_commit', p_draft ? 'git_uncommitted', p_draft ->> 'workspace_commit',
+            NOT p_draft ? 'not_resumable', p_draft ? 'pinned',
+            (p_draft ->> 'expires_at')::timestamptz, p_draft -> 'metadata', moment)
         ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
 
+        stored := holdfast.stored_already(p_tenant, line, new_id);
+        IF stored IS NOT NULL THEN
+            RETURN;
+        END IF;
         -- What has expired is gone for everybody who asks, so it stands in nobody's way.
         FOR taken IN
             SELECT c.id, c.seq, c.chain_number, c.chain_hash,
-                   (c.expires_at <= moment) IS TRUE AS expired,
-                   (c.external_id = draft.external_id) IS TRUE AS same_external
+                   (c.expires_at <= present) IS TRUE AS expired,
+                   (c.external_id = p_draft ->> 'external_id') IS TRUE AS same_external
               FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-               AND c.namespace = draft.namespace AND c.name = draft.name
+             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+               AND c.name = p_draft ->> 'name'
             UNION
-            SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= moment) IS TRUE, true
+            SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= present) IS TRUE, true
               FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-               AND c.namespace = draft.namespace AND c.external_id = draft.external_id
+             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+               AND c.external_id = p_draft ->> 'external_id'
              ORDER BY seq
         LOOP
             IF NOT taken.expired THEN
-                IF NOT (p_draft -> 'replace')::boolean THEN
+                IF NOT p_draft ? 'replace' THEN
                     RAISE EXCEPTION 'session % has a checkpoint with the % % already. Nothing was '
                         'stored: choose another, or replace it with overwrite=True (on the command '
-                        'line: --overwrite)', draft.session_id,
+                        'line: --overwrite)', line,
                         CASE WHEN taken.same_external THEN 'external id' ELSE 'name' END,
-                        CASE WHEN taken.same_external THEN draft.external_id ELSE draft.name END
+                        CASE WHEN taken.same_external THEN p_draft ->> 'external_id'
+                             ELSE p_draft ->> 'name' END
                         USING ERRCODE = 'HF004';
                 END IF;
                 IF taken.same_external THEN
@@ -1201,45 +1263,41 @@ BEGIN
                 END IF;
             END IF;
             DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
-            PERFORM holdfast.bury(p_tenant, draft.session_id, ARRAY[taken.chain_number],
-                                  ARRAY[taken.seq], ARRAY[taken.chain_hash]);
+            PERFORM holdfast.bury(p_tenant, line, ARRAY[taken.chain_number], ARRAY[taken.seq],
+                                  ARRAY[taken.chain_hash]);
             removed := removed || taken.id;
         END LOOP;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'another session has a checkpoint with the id %', draft.id
-                USING ERRCODE = 'HF004';
-        END IF;
     END LOOP;
 
-    IF keep IS NOT NULL THEN
+    IF p_draft ? 'keep' THEN
         gone := ARRAY(
             SELECT c.id FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = draft.session_id
-               AND c.namespace = draft.namespace AND c.retention_class = draft.retention_class
-               AND NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > moment)
-             ORDER BY c.seq DESC OFFSET keep);
+             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+               AND c.retention_class = class
+               AND NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
+             ORDER BY c.seq DESC OFFSET (p_draft -> 'keep')::bigint);
     END IF;
-    IF ages <> '{}' THEN
+    IF p_draft ? 'max_age' THEN
         gone := gone || ARRAY(
             SELECT c.id
-              FROM jsonb_each_text(ages) AS rule
+              FROM jsonb_each_text(p_draft -> 'max_age') AS rule
               JOIN holdfast.session_checkpoints AS c
-                ON c.tenant = p_tenant AND c.session_id = draft.session_id
-               AND c.namespace = draft.namespace AND c.retention_class = rule.key
-             WHERE NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > moment)
-               AND c.created_at < moment - make_interval(secs => rule.value::double precision));
+                ON c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+               AND c.retention_class = rule.key
+             WHERE NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
+               AND c.created_at < present - make_interval(secs => rule.value::double precision));
     END IF;
     IF gone <> '{}' THEN
         WITH trimmed AS (
             DELETE FROM holdfast.session_checkpoints AS c
              WHERE c.id = ANY (gone)
-               AND (c.restoring_until IS NULL OR c.restoring_until <= moment)
+               AND (c.restoring_until IS NULL OR c.restoring_until <= present)
                AND c.id IS DISTINCT FROM (
                     SELECT n.id FROM holdfast.session_checkpoints AS n
-                     WHERE n.tenant = p_tenant AND n.session_id = draft.session_id
-                       AND n.namespace = draft.namespace AND n.resumable
+                     WHERE n.tenant = p_tenant AND n.session_id = line
+                       AND n.namespace = space AND n.resumable
                        AND n.quarantined_at IS NULL
-                       AND (n.expires_at IS NULL OR n.expires_at > moment)
+                       AND (n.expires_at IS NULL OR n.expires_at > present)
                      ORDER BY n.seq DESC LIMIT 1)
             RETURNING c.id, c.seq, c.chain_number, c.chain_hash
         )
@@ -1248,12 +1306,12 @@ BEGIN
                array_agg(trimmed.chain_hash)
           INTO removed, numbers, seqs, hashes
           FROM trimmed;
-        PERFORM holdfast.bury(p_tenant, draft.session_id, numbers, seqs, hashes);
+        PERFORM holdfast.bury(p_tenant, line, numbers, seqs, hashes);
     END IF;
 
     UPDATE holdfast.sessions AS s
-       SET updated_at = moment, chain_length = draft.chain_number, chain_head = draft.chain_hash
-     WHERE s.tenant = p_tenant AND s.id = draft.session_id;
+       SET updated_at = present, chain_length = owner.chain_length + 1, chain_head = link
+     WHERE s.tenant = p_tenant AND s.id = line;
 END $$;
 
 -- Packs of workspaces. A pack is stored only when those that it needs are, and a sweep keeps what a
@@ -1711,6 +1769,8 @@ DROP FUNCTION holdfast.put_pack(text, text, text[], bytea, boolean);
 DROP FUNCTION holdfast.require_packs(text, text[]);
 DROP FUNCTION holdfast.packs_below(text, text[], text[]);
 DROP FUNCTION holdfast.put(text, jsonb, text, bytea, bytea[], bytea[], bytea[], bytea);
+DROP FUNCTION holdfast.admit(text, jsonb, text, text, text, timestamptz);
+DROP FUNCTION holdfast.stored_already(text, text, uuid);
 DROP FUNCTION holdfast.free_label(text, text, text, text);
 DROP FUNCTION holdfast.remove_checkpoints(text, uuid[], bigint, boolean, boolean);
 DROP FUNCTION holdfast.bury(text, text, bigint[], bigint[], bytea[]);
@@ -1718,6 +1778,7 @@ DROP FUNCTION holdfast.link_hash(
     bytea, bigint, bigint, uuid, bigint, timestamptz, text, text, jsonb, bytea);
 DROP FUNCTION holdfast.keep_chunks(text, bytea[], bytea[]);
 DROP FUNCTION holdfast.add_chunks(text, bytea[], bytea[], bytea[]);
+DROP FUNCTION holdfast.missing_chunks(text, bytea[]);
 DROP FUNCTION holdfast.acquire_lease(text, text, text, double precision, bigint);
 DROP FUNCTION holdfast.fenced(text, text, bigint);
 DROP FUNCTION holdfast.check_fence(holdfast.sessions, bigint);
