@@ -13,11 +13,21 @@
 --   HF014 lease lost           HF015 session is held      HF016 session is completed
 --   HF017 stale writer
 
+-- What every put checks has its check in a type, which a connection reads once. That of a table is read
+-- from the catalog again by each statement.
+CREATE DOMAIN holdfast.agent_type AS text COLLATE "C" CHECK (VALUE <> '');
+CREATE DOMAIN holdfast.session_status AS text COLLATE "C"
+    CHECK (VALUE IN ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped'));
+CREATE DOMAIN holdfast.checkpoint_type AS text COLLATE "C"
+    CHECK (VALUE IN ('manual', 'auto', 'failure'));
+CREATE DOMAIN holdfast.retention_class AS text COLLATE "C"
+    CHECK (VALUE IN ('automatic', 'manual', 'feature', 'session', 'step', 'failure'));
+
 CREATE TABLE holdfast.agents (
     tenant       text COLLATE "C" NOT NULL DEFAULT 'default',
     id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     name         text COLLATE "C" NOT NULL,
-    agent_type   text COLLATE "C" NOT NULL CHECK (agent_type <> ''),
+    agent_type   holdfast.agent_type NOT NULL,
     status       text COLLATE "C" NOT NULL DEFAULT 'idle'
                  CHECK (status IN ('idle', 'running', 'paused', 'completed', 'failed', 'terminated')),
     parent_id    uuid,
@@ -37,11 +47,9 @@ CREATE TABLE holdfast.sessions (
     tenant           text COLLATE "C" NOT NULL DEFAULT 'default',
     id               text COLLATE "C" NOT NULL,
     agent_id         uuid NOT NULL,
-    agent_type       text COLLATE "C" NOT NULL CHECK (agent_type <> ''),
+    agent_type       holdfast.agent_type NOT NULL,
     task_description text,
-    status           text COLLATE "C" NOT NULL DEFAULT 'active'
-                     CHECK (status IN
-                         ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped')),
+    status           holdfast.session_status NOT NULL DEFAULT 'active',
     continues_id     text COLLATE "C",
     forked_from      text COLLATE "C",
     project_dir      text COLLATE "C",
@@ -65,10 +73,10 @@ CREATE TABLE holdfast.sessions (
 ) WITH (fillfactor = 70);
 
 CREATE INDEX sessions_by_age ON holdfast.sessions (tenant, created_at DESC, id DESC);
+CREATE INDEX sessions_by_agent ON holdfast.sessions (tenant, agent_id);
 CREATE INDEX sessions_by_lease ON holdfast.sessions (tenant) WHERE lease_owner IS NOT NULL;
 -- While a table has no statistics, every index that begins with the tenant looks like one row to the
--- planner, and of equals it takes the youngest: so these come last, or puts would read all sessions.
-ALTER TABLE holdfast.sessions ADD CONSTRAINT sessions_by_agent UNIQUE (tenant, agent_id, id);
+-- planner, and of equals it takes the youngest: so this one comes last, or puts would read all sessions.
 ALTER TABLE holdfast.sessions ADD PRIMARY KEY (tenant, id);
 
 -- The checkpoint table. state_snapshot is the manifest of a checkpoint's state as a document for
@@ -92,10 +100,8 @@ CREATE TABLE holdfast.session_checkpoints (
     label            text COLLATE "C",
     description      text,
     checkpoint_type  varchar(50) COLLATE "C" NOT NULL DEFAULT 'manual'
-                     CHECK (checkpoint_type IN ('manual', 'auto', 'failure')),
-    retention_class  text COLLATE "C" NOT NULL DEFAULT 'manual'
-                     CHECK (retention_class IN
-                         ('automatic', 'manual', 'feature', 'session', 'step', 'failure')),
+                     CHECK (checkpoint_type::holdfast.checkpoint_type IS NOT NULL),
+    retention_class  holdfast.retention_class NOT NULL DEFAULT 'manual',
     state_snapshot   jsonb NOT NULL,
     manifest         text NOT NULL,
     refs             bytea NOT NULL DEFAULT '',
@@ -120,10 +126,8 @@ CREATE TABLE holdfast.session_checkpoints (
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     restored_at      timestamptz,
-    -- Its agent is its session's, whose own key says that there is one. A second key here would have all
-    -- puts of one agent lock the same row.
-    FOREIGN KEY (tenant, agent_id, session_id) REFERENCES holdfast.sessions (tenant, agent_id, id)
-        ON DELETE CASCADE
+    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant, agent_id) REFERENCES holdfast.agents (tenant, id)
 );
 
 -- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
@@ -632,40 +636,48 @@ BEGIN
     RETURN p_seal;
 END $$;
 
--- Whatever adds references holds the tenant's lock shared, the sweep exclusively. Every statement of
--- the functions below must see what was committed before it, so a transaction with one snapshot
--- for all of them is refused. It is true, so that it can stand in a condition.
-CREATE FUNCTION holdfast.lock_tenant(p_tenant text, p_exclusive boolean)
+CREATE FUNCTION holdfast.refuse_isolation()
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'checkpoints are written in READ COMMITTED transactions, not %',
+        upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF007';
+END $$;
+
+-- Puts queue up behind whoever waits here, so a sweep gives up before they feel it.
+CREATE FUNCTION holdfast.lock_out_writers(p_tenant text)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    area integer := 'holdfast.chunks'::regclass::oid::integer;
-    patience text;
-    settled boolean;
+    patience text := current_setting('lock_timeout');
 BEGIN
-    -- What as_tenant() and durably() do: two calls less in every put. And assigned, not performed: an
-    -- expression costs a fraction of a statement, here and in put.
-    IF current_setting('holdfast' || '.tenant', true) IS DISTINCT FROM p_tenant THEN
-        settled := set_config('holdfast' || '.tenant', p_tenant, true) IS NULL;
-    END IF;
-    IF current_setting('synchronous_commit') = 'off' THEN
-        settled := set_config('synchronous_commit', 'on', true) IS NULL;
-    END IF;
-    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'checkpoints are written in READ COMMITTED transactions, not %',
-            upper(current_setting('transaction_isolation')) USING ERRCODE = 'HF007';
-    END IF;
-    IF p_exclusive THEN
-        -- Puts queue up behind whoever waits here, so a sweep gives up before they feel it.
-        patience := current_setting('lock_timeout');
-        PERFORM set_config('lock_timeout', '5s', true);
-        PERFORM pg_advisory_xact_lock(area, hashtext(p_tenant));
-        PERFORM set_config('lock_timeout', patience, true);
-    ELSE
-        settled := pg_advisory_xact_lock_shared(area, hashtext(p_tenant)) IS NOT NULL;
-    END IF;
+    PERFORM set_config('lock_timeout', '5s', true);
+    PERFORM pg_advisory_xact_lock(
+        'holdfast.chunks'::regclass::oid::integer, hashtext(p_tenant));
+    PERFORM set_config('lock_timeout', patience, true);
     RETURN true;
 END $$;
+
+-- Whatever adds references holds the tenant's lock shared, the sweep exclusively. Every statement of
+-- the functions below must see what was committed before it, so a transaction with one snapshot
+-- for all of them is refused. It is true, so that it can stand in a condition. It says itself what
+-- as_tenant() and durably() do, and is one expression, which becomes part of whatever calls it: every
+-- put does.
+CREATE FUNCTION holdfast.lock_tenant(p_tenant text, p_exclusive boolean)
+RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT CASE WHEN current_setting('holdfast' || '.tenant', true) IS DISTINCT FROM p_tenant
+                THEN set_config('holdfast' || '.tenant', p_tenant, true) IS NOT NULL
+                ELSE true END
+       AND CASE WHEN current_setting('synchronous_commit') = 'off'
+                THEN set_config('synchronous_commit', 'on', true) IS NOT NULL
+                ELSE true END
+       AND CASE WHEN current_setting('transaction_isolation')
+                     NOT IN ('read committed', 'read uncommitted') THEN holdfast.refuse_isolation()
+                WHEN p_exclusive THEN holdfast.lock_out_writers(p_tenant)
+                ELSE pg_advisory_xact_lock_shared(
+                    'holdfast.chunks'::regclass::oid::integer, hashtext(p_tenant)) IS NOT NULL END
+$$;
 
 -- Stores an agent unless its id is taken, and tells which.
 CREATE FUNCTION holdfast.add_agent(p_tenant text, p_agent jsonb)
@@ -1039,6 +1051,24 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Refuses a put to a session that the caller has locked: held by another writer, or sealed and this not.
+CREATE FUNCTION holdfast.check_writer(
+    p_tenant text, p_session text, p_fence bigint, p_manifest text
+)
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    held holdfast.sessions;
+BEGIN
+    SELECT s.* INTO held FROM holdfast.sessions AS s
+     WHERE s.tenant = p_tenant AND s.id = p_session;
+    PERFORM holdfast.check_fence(held, p_fence);
+    IF held.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"') THEN
+        RAISE EXCEPTION 'session % is sealed, and this was written without the key', p_session
+            USING ERRCODE = 'HF020';
+    END IF;
+END $$;
+
 -- What is stored under an id as a document, or null. Another session's is refused.
 CREATE FUNCTION holdfast.stored_already(p_tenant text, p_session text, p_id uuid)
 RETURNS text
@@ -1123,6 +1153,8 @@ END $$;
 -- Stores a checkpoint in one round trip, whole or not at all, and trims. A single statement could
 -- not: it would keep its snapshot from before the wait for the lock, and trim by it. Its statements are
 -- planned once: plans for the very values of the first puts would be no better, and cost more than a put.
+-- So does every expression that stands alone, since a transaction prepares each anew: what belongs to a row
+-- is said in the statement that reads or writes it, and what is rare is asked for all at once.
 -- p_draft leaves out what is null, false or the usual. Returns what is decided here or, if its id is there
 -- already, what is stored under it.
 CREATE FUNCTION holdfast.put(
@@ -1136,10 +1168,13 @@ DECLARE
     new_id uuid := (p_draft ->> 'id')::uuid;
     line text := p_draft ->> 'session_id';
     space text := coalesce(p_draft ->> 'namespace', '');
-    class text := p_draft ->> 'retention_class';
-    owner holdfast.sessions;
+    worker uuid;
+    standing text;
+    number bigint;
+    previous bytea;
     present timestamptz;
-    passed boolean;
+    added bigint := 0;
+    special boolean;
     position_kept bigint;
     link bytea;
     gone uuid[];
@@ -1148,12 +1183,19 @@ DECLARE
     seqs bigint[];
     hashes bytea[];
 BEGIN
-    passed := holdfast.lock_tenant(p_tenant, false);
+    special := holdfast.lock_tenant(p_tenant, false);
 
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
     LOOP
-        SELECT s.* INTO owner FROM holdfast.sessions AS s
+        SELECT s.agent_id, s.status, s.chain_length + 1, s.chain_head, clock_timestamp(),
+               s.status = 'completed'
+               OR CASE WHEN p_draft ? 'fence' THEN s.lease_token <> (p_draft ->> 'fence')::bigint
+                       ELSE s.lease_owner IS NOT NULL END
+               OR (s.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"')) IS TRUE
+               OR p_draft ?| ARRAY['purge_expired', 'consumes', 'follows', 'pack_required']
+          INTO worker, standing, number, previous, present, special
+          FROM holdfast.sessions AS s
          WHERE s.tenant = p_tenant AND s.id = line FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
         IF NOT p_draft ? 'session' THEN
@@ -1161,28 +1203,18 @@ BEGIN
         END IF;
         PERFORM holdfast.add_session(p_tenant, p_draft -> 'session');
     END LOOP;
-    present := clock_timestamp();
-    IF owner.lease_owner IS NOT NULL OR p_draft ? 'fence' THEN
-        passed := holdfast.check_fence(owner, (p_draft ->> 'fence')::bigint);
-    END IF;
-    IF owner.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"') THEN
-        RAISE EXCEPTION 'session % is sealed, and this was written without the key', line
-            USING ERRCODE = 'HF020';
-    END IF;
-
-    -- What is stored already is the answer to a retry, whatever else would refuse it. Where nothing
-    -- does, the row itself will find its place taken.
-    IF owner.status = 'completed'
-       OR p_draft ?| ARRAY['purge_expired', 'consumes', 'follows', 'pack_required'] THEN
+    IF special THEN
+        PERFORM holdfast.check_writer(p_tenant, line, (p_draft ->> 'fence')::bigint, p_manifest);
+        -- What is stored already is the answer to a retry, whatever else would refuse it. Where nothing
+        -- does, the row itself will find its place taken.
         stored := holdfast.stored_already(p_tenant, line, new_id);
         IF stored IS NOT NULL THEN
             RETURN;
         END IF;
-        PERFORM holdfast.admit(p_tenant, p_draft, line, space, owner.status, present);
+        PERFORM holdfast.admit(p_tenant, p_draft, line, space, standing, present);
     END IF;
-    bytes := octet_length(p_manifest) + octet_length(p_refs);
     IF p_digests IS NOT NULL THEN
-        bytes := bytes + holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
+        added := holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
     END IF;
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
         stored := holdfast.stored_already(p_tenant, line, new_id);
@@ -1191,42 +1223,45 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    agent := owner.agent_id;
-    parent := p_draft ->> 'parent_id';
-    document := p_draft -> 'metadata';
-    moment := coalesce((p_draft ->> 'created_at')::timestamptz, present);
 
     -- What stands in the way is looked for only when something does.
     LOOP
-        IF p_draft ? 'label' THEN
-            alias := holdfast.free_label(p_tenant, line, space, p_draft ->> 'label');
-        END IF;
-        IF p_draft ? 'parent_is_newest' THEN
-            SELECT c.id INTO parent FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
-               AND (c.expires_at IS NULL OR c.expires_at > present)
-             ORDER BY c.seq DESC LIMIT 1;
-        END IF;
-        place := coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'));
-        link := holdfast.link_hash(
-            owner.chain_head, owner.chain_length + 1, place, owner.agent_id, bytes, moment, parent,
-            alias, p_draft -> 'metadata', p_content);
         INSERT INTO holdfast.session_checkpoints AS c (
             tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
             description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
             version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash, git_branch,
             git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
             created_at)
-        VALUES (
-            p_tenant, new_id, p_draft ->> 'external_id', line, owner.agent_id, space, place, parent,
-            p_draft ->> 'name', alias, p_draft ->> 'description', p_draft ->> 'checkpoint_type',
-            class, p_manifest::jsonb, p_manifest, p_refs, p_draft ->> 'run_id',
-            coalesce((p_draft ->> 'version')::bigint, 1), (p_draft ->> 'size_bytes')::bigint, bytes,
-            owner.chain_length + 1, owner.chain_head, link, p_draft ->> 'git_branch',
-            p_draft ->> 'git_commit', p_draft ? 'git_uncommitted', p_draft ->> 'workspace_commit',
-            NOT p_draft ? 'not_resumable', p_draft ? 'pinned',
-            (p_draft ->> 'expires_at')::timestamptz, p_draft -> 'metadata', moment)
-        ON CONFLICT DO NOTHING;
+        SELECT p_tenant, new_id, p_draft ->> 'external_id', line, worker, space, drawn.seq,
+               drawn.parent_id, p_draft ->> 'name', drawn.label, p_draft ->> 'description',
+               p_draft ->> 'checkpoint_type', p_draft ->> 'retention_class', p_manifest::jsonb,
+               p_manifest, p_refs, p_draft ->> 'run_id', (p_draft ->> 'version')::bigint,
+               (p_draft ->> 'size_bytes')::bigint, drawn.stored_bytes, number, previous,
+               holdfast.link_hash(
+                   previous, number, drawn.seq, worker, drawn.stored_bytes, drawn.created_at,
+                   drawn.parent_id, drawn.label, p_draft -> 'metadata', p_content),
+               p_draft ->> 'git_branch', p_draft ->> 'git_commit', p_draft ? 'git_uncommitted',
+               p_draft ->> 'workspace_commit', NOT p_draft ? 'not_resumable', p_draft ? 'pinned',
+               (p_draft ->> 'expires_at')::timestamptz, p_draft -> 'metadata', drawn.created_at
+          FROM (SELECT coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'))
+                           AS seq,
+                       CASE WHEN p_draft ? 'parent_is_newest' THEN (
+                            SELECT n.id::text FROM holdfast.session_checkpoints AS n
+                             WHERE n.tenant = p_tenant AND n.session_id = line
+                               AND n.namespace = space
+                               AND (n.expires_at IS NULL OR n.expires_at > present)
+                             ORDER BY n.seq DESC LIMIT 1)
+                            ELSE p_draft ->> 'parent_id' END AS parent_id,
+                       CASE WHEN p_draft ? 'label' THEN
+                            holdfast.free_label(p_tenant, line, space, p_draft ->> 'label')
+                       END AS label,
+                       octet_length(p_manifest) + octet_length(p_refs) + added AS stored_bytes,
+                       coalesce((p_draft ->> 'created_at')::timestamptz, present) AS created_at
+               ) AS drawn
+        ON CONFLICT DO NOTHING
+        RETURNING c.agent_id::text, c.seq, c.parent_id, c.label, c.stored_bytes, c.metadata::text,
+                  c.created_at, c.chain_hash
+             INTO agent, place, parent, alias, bytes, document, moment, link;
         EXIT WHEN FOUND;
 
         stored := holdfast.stored_already(p_tenant, line, new_id);
@@ -1269,48 +1304,50 @@ BEGIN
         END LOOP;
     END LOOP;
 
-    IF p_draft ? 'keep' THEN
-        gone := ARRAY(
-            SELECT c.id FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
-               AND c.retention_class = class
-               AND NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
-             ORDER BY c.seq DESC OFFSET (p_draft -> 'keep')::bigint);
-    END IF;
-    IF p_draft ? 'max_age' THEN
-        gone := gone || ARRAY(
-            SELECT c.id
-              FROM jsonb_each_text(p_draft -> 'max_age') AS rule
-              JOIN holdfast.session_checkpoints AS c
-                ON c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
-               AND c.retention_class = rule.key
-             WHERE NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
-               AND c.created_at < present - make_interval(secs => rule.value::double precision));
-    END IF;
-    IF gone <> '{}' THEN
-        WITH trimmed AS (
-            DELETE FROM holdfast.session_checkpoints AS c
-             WHERE c.id = ANY (gone)
-               AND (c.restoring_until IS NULL OR c.restoring_until <= present)
-               AND c.id IS DISTINCT FROM (
-                    SELECT n.id FROM holdfast.session_checkpoints AS n
-                     WHERE n.tenant = p_tenant AND n.session_id = line
-                       AND n.namespace = space AND n.resumable
-                       AND n.quarantined_at IS NULL
-                       AND (n.expires_at IS NULL OR n.expires_at > present)
-                     ORDER BY n.seq DESC LIMIT 1)
-            RETURNING c.id, c.seq, c.chain_number, c.chain_hash
-        )
-        SELECT removed || coalesce(array_agg(trimmed.id ORDER BY trimmed.seq), '{}'),
-               array_agg(trimmed.chain_number), array_agg(trimmed.seq),
-               array_agg(trimmed.chain_hash)
-          INTO removed, numbers, seqs, hashes
-          FROM trimmed;
-        PERFORM holdfast.bury(p_tenant, line, numbers, seqs, hashes);
+    IF p_draft ?| ARRAY['keep', 'max_age'] THEN
+        IF p_draft ? 'keep' THEN
+            gone := ARRAY(
+                SELECT c.id FROM holdfast.session_checkpoints AS c
+                 WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+                   AND c.retention_class = p_draft ->> 'retention_class'
+                   AND NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
+                 ORDER BY c.seq DESC OFFSET (p_draft -> 'keep')::bigint);
+        END IF;
+        IF p_draft ? 'max_age' THEN
+            gone := gone || ARRAY(
+                SELECT c.id
+                  FROM jsonb_each_text(p_draft -> 'max_age') AS rule
+                  JOIN holdfast.session_checkpoints AS c
+                    ON c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+                   AND c.retention_class = rule.key
+                 WHERE NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
+                   AND c.created_at < present - make_interval(secs => rule.value::double precision));
+        END IF;
+        IF gone <> '{}' THEN
+            WITH trimmed AS (
+                DELETE FROM holdfast.session_checkpoints AS c
+                 WHERE c.id = ANY (gone)
+                   AND (c.restoring_until IS NULL OR c.restoring_until <= present)
+                   AND c.id IS DISTINCT FROM (
+                        SELECT n.id FROM holdfast.session_checkpoints AS n
+                         WHERE n.tenant = p_tenant AND n.session_id = line
+                           AND n.namespace = space AND n.resumable
+                           AND n.quarantined_at IS NULL
+                           AND (n.expires_at IS NULL OR n.expires_at > present)
+                         ORDER BY n.seq DESC LIMIT 1)
+                RETURNING c.id, c.seq, c.chain_number, c.chain_hash
+            )
+            SELECT removed || coalesce(array_agg(trimmed.id ORDER BY trimmed.seq), '{}'),
+                   array_agg(trimmed.chain_number), array_agg(trimmed.seq),
+                   array_agg(trimmed.chain_hash)
+              INTO removed, numbers, seqs, hashes
+              FROM trimmed;
+            PERFORM holdfast.bury(p_tenant, line, numbers, seqs, hashes);
+        END IF;
     END IF;
 
     UPDATE holdfast.sessions AS s
-       SET updated_at = present, chain_length = owner.chain_length + 1, chain_head = link
+       SET updated_at = present, chain_length = number, chain_head = link
      WHERE s.tenant = p_tenant AND s.id = line;
 END $$;
 
@@ -1771,6 +1808,7 @@ DROP FUNCTION holdfast.packs_below(text, text[], text[]);
 DROP FUNCTION holdfast.put(text, jsonb, text, bytea, bytea[], bytea[], bytea[], bytea);
 DROP FUNCTION holdfast.admit(text, jsonb, text, text, text, timestamptz);
 DROP FUNCTION holdfast.stored_already(text, text, uuid);
+DROP FUNCTION holdfast.check_writer(text, text, bigint, text);
 DROP FUNCTION holdfast.free_label(text, text, text, text);
 DROP FUNCTION holdfast.remove_checkpoints(text, uuid[], bigint, boolean, boolean);
 DROP FUNCTION holdfast.bury(text, text, bigint[], bigint[], bytea[]);
@@ -1787,6 +1825,8 @@ DROP FUNCTION holdfast.create_agent(text, jsonb);
 DROP FUNCTION holdfast.add_session(text, jsonb);
 DROP FUNCTION holdfast.add_agent(text, jsonb);
 DROP FUNCTION holdfast.lock_tenant(text, boolean);
+DROP FUNCTION holdfast.lock_out_writers(text);
+DROP FUNCTION holdfast.refuse_isolation();
 DROP FUNCTION holdfast.seal_tenant(text, text, text);
 DROP TRIGGER sessions_are_sealed ON holdfast.sessions;
 DROP FUNCTION holdfast.refuse_plaintext();
@@ -1809,3 +1849,7 @@ DROP TABLE holdfast.session_checkpoints;
 DROP TABLE holdfast.sessions;
 DROP TABLE holdfast.agents;
 DROP TABLE holdfast.schema_migrations;
+DROP DOMAIN holdfast.retention_class;
+DROP DOMAIN holdfast.checkpoint_type;
+DROP DOMAIN holdfast.session_status;
+DROP DOMAIN holdfast.agent_type;
