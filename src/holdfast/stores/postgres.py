@@ -34,6 +34,7 @@ from holdfast.stores.checks import check_fence, check_filter
 from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrate_schema, parse_url
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
+from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_rows import (
     StoredCheckpoint,
     parse_checkpoint,
@@ -76,6 +77,7 @@ class PostgresStore(
         self.tenant = check_tenant(tenant if target.tenant is None else target.tenant)
         self.url = target.shown
         self._sql = queries("postgres", self.schema)
+        self._put = Prepared("holdfast_put", self._sql["postgres.put"])
         self._link = Link(target.conninfo, self.schema, self.url, pool)
         prepare = migrate_schema if ensure_schema else check_schema
         prepare(self._link)
@@ -93,7 +95,7 @@ class PostgresStore(
         statement = statements.put_statement(
             draft, self.tenant, self.schema, row_digest=self.row_digest
         )
-        [row] = self._link.rows(statement, again=True)
+        [row] = self._link.prepared_rows(self._put, statement, again=True)
         return parse_put(row, draft)
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:

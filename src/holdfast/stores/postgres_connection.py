@@ -38,6 +38,7 @@ except ImportError:
 
 from holdfast.stores.migrate import pending, require_current
 from holdfast.stores.postgres_errors import RETRYABLE, is_connection_lost, translate
+from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_statements import Statement
 
 AnyConnection: TypeAlias = "Connection[Any]"
@@ -151,6 +152,18 @@ class Link:
 
         def run(connection: AnyConnection) -> list[tuple[Any, ...]]:
             return execute(connection, statement)
+
+        return self.run(run, again=again)
+
+    def prepared_rows(
+        self, prepared: Prepared, statement: Statement, *, again: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Do the same with one that is sent often; on connections that are not ours, as `rows` does."""
+        if not self.owned:
+            return self.rows(statement, again=again)
+
+        def run(connection: AnyConnection) -> list[tuple[Any, ...]]:
+            return prepared.rows(connection, statement.params)
 
         return self.run(run, again=again)
 

@@ -107,9 +107,7 @@ def put_statement(
     }
     # What is not there costs the server nothing to read.
     said = {
-        key: value
-        for key, value in document.items()
-        if value is not None and value is not False
+        key: value for key, value in document.items() if value is not None and value is not False
     }
     digests, data = sorted_chunks([draft.chunks])
     params = {

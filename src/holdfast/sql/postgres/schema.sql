@@ -1306,6 +1306,11 @@ BEGIN
                                   ARRAY[taken.chain_hash]);
             removed := removed || taken.id;
         END LOOP;
+        IF NOT FOUND THEN
+            -- Another tenant's, which a role that does not own the tables cannot see.
+            RAISE EXCEPTION 'another session has a checkpoint with the id %', new_id
+                USING ERRCODE = 'HF004';
+        END IF;
     END LOOP;
 
     IF p_draft ?| ARRAY['keep', 'max_age'] THEN
@@ -1794,4 +1799,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:4dd09e3a71bd313600e16e4b2d35941b3ccc85167001f4205820dc768880f15b');
+    (1, 'sha256:4b2ce26db7d8154ee9b3a1b949f71fdac3d3c6f1bf666d0a35bf52e42d2ddbee');

@@ -1302,6 +1302,11 @@ BEGIN
                                   ARRAY[taken.chain_hash]);
             removed := removed || taken.id;
         END LOOP;
+        IF NOT FOUND THEN
+            -- Another tenant's, which a role that does not own the tables cannot see.
+            RAISE EXCEPTION 'another session has a checkpoint with the id %', new_id
+                USING ERRCODE = 'HF004';
+        END IF;
     END LOOP;
 
     IF p_draft ?| ARRAY['keep', 'max_age'] THEN

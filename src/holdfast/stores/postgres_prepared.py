@@ -1,0 +1,131 @@
+"""A statement that is sent again and again, past what the driver does for any statement.
+
+For every call psycopg finds out anew how each parameter is written and each column read. For a put that took
+longer than all else on this side of the connection, so here both are said once:
+
+    put = Prepared("holdfast_put", "SELECT … FROM put(%(id)s, %(chunks)b::bytea[])")
+    [row] = put.rows(connection, {"id": "…", "chunks": [b"…"]})
+
+Parameters are texts, bytes, lists of bytes or None; columns are what `_READERS` knows. The connection is in
+autocommit mode, speaks UTF-8 and is used by nobody else meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from struct import Struct
+from typing import Any, Final
+from uuid import UUID
+from weakref import WeakSet
+
+from psycopg import Connection
+from psycopg.errors import error_from_result
+from psycopg.generators import execute
+from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq.abc import PGresult
+
+_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)[sb]")
+_TEXT, _BINARY = 0, 1
+_BYTEA: Final = 17
+# What follows a DEALLOCATE ALL, which the driver sends after some errors.
+_NO_SUCH_STATEMENT: Final = b"26000"
+_ARRAY: Final = Struct("!iiIii")
+_LENGTH: Final = Struct("!i")
+_UUID_BYTES: Final = 16
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class Prepared:
+    """One statement with named placeholders, prepared once on every connection that it is sent on."""
+
+    def __init__(self, name: str, sql: str) -> None:
+        order: dict[str, int] = {}
+
+        def number(found: re.Match[str]) -> str:
+            return f"${order.setdefault(found[1], len(order) + 1)}"
+
+        self._name = name.encode()
+        self._sql = _PLACEHOLDER.sub(number, sql).encode()
+        self._order = tuple(order)
+        self._known: WeakSet[Connection[Any]] = WeakSet()
+
+    def rows(self, connection: Connection[Any], params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Send it and return its rows. Raises `psycopg.Error`, as a cursor does."""
+        values = [params[name] for name in self._order]
+        written = [_written(value) for value in values]
+        formats = [_TEXT if type(value) is str else _BINARY for value in values]
+        if connection not in self._known:
+            self._prepare(connection)
+        result = self._send(connection, written, formats)
+        if result.error_field(DiagnosticField.SQLSTATE) == _NO_SUCH_STATEMENT:
+            self._prepare(connection)
+            result = self._send(connection, written, formats)
+        if result.status != ExecStatus.TUPLES_OK:
+            raise error_from_result(result)
+        return _read(result)
+
+    def _prepare(self, connection: Connection[Any]) -> None:
+        connection.pgconn.send_prepare(self._name, self._sql)
+        [result] = connection.wait(execute(connection.pgconn))
+        if result.status != ExecStatus.COMMAND_OK:
+            raise error_from_result(result)
+        self._known.add(connection)
+
+    def _send(
+        self, connection: Connection[Any], written: list[bytes | None], formats: list[int]
+    ) -> PGresult:
+        connection.pgconn.send_query_prepared(
+            self._name, written, param_formats=formats, result_format=_BINARY
+        )
+        results: list[PGresult] = connection.wait(execute(connection.pgconn))
+        return results[-1]
+
+
+def _written(value: str | bytes | list[bytes] | None) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    parts = [_ARRAY.pack(1, 0, _BYTEA, len(value), 1)]
+    for one in value:
+        parts += (_LENGTH.pack(len(one)), one)
+    return b"".join(parts)
+
+
+def _read(result: PGresult) -> list[tuple[Any, ...]]:
+    readers = [_READERS[result.ftype(column)] for column in range(result.nfields)]
+    return [
+        tuple(
+            None if (data := result.get_value(row, column)) is None else read(data)
+            for column, read in enumerate(readers)
+        )
+        for row in range(result.ntuples)
+    ]
+
+
+def _integer(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+def _moment(data: bytes) -> datetime:
+    return _EPOCH + timedelta(microseconds=_integer(data))
+
+
+def _uuids(data: bytes) -> list[UUID]:
+    """Return an array that has one dimension, or none when it is empty."""
+    step = _LENGTH.size + _UUID_BYTES
+    return [
+        UUID(bytes=data[end - _UUID_BYTES : end])
+        for end in range(_ARRAY.size + step, len(data) + 1, step)
+    ]
+
+
+# By the type's number in PostgreSQL's catalog, which never changes.
+_READERS: Final[dict[int, Callable[[bytes], Any]]] = {
+    20: _integer,
+    25: bytes.decode,
+    1184: _moment,
+    2951: _uuids,
+}
