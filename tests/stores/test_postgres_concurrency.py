@@ -19,8 +19,8 @@ import pytest
 from holdfast.errors import CheckpointExists, ChunksMissing, StoreBusy, StoreUnavailable
 from holdfast.model import CheckpointQuery, NewCheckpoint, Trim
 from holdfast.state.refs import digest_of, digests_in
-from holdfast.stores import postgres_connection
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_statements import put_statement
 from tests.postgres_server import PostgresServer
 from tests.stores.postgres_drafts import (
@@ -258,18 +258,17 @@ def test_a_put_survives_the_loss_of_its_backend(store: PostgresStore, postgres_u
 def test_a_put_whose_reply_was_lost_is_not_stored_twice(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = postgres_connection.execute
+    send = Prepared.rows
     sent = []
 
-    def lossy(connection: Any, statement: Any) -> Any:
-        rows = send(connection, statement)
-        if "put(" in statement.sql:
-            sent.append(statement)
-            if len(sent) == 1:
-                raise psycopg.OperationalError("server closed the connection unexpectedly")
+    def lossy(put: Prepared, connection: Any, params: Any) -> Any:
+        rows = send(put, connection, params)
+        sent.append(params)
+        if len(sent) == 1:
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
         return rows
 
-    monkeypatch.setattr(postgres_connection, "execute", lossy)
+    monkeypatch.setattr(Prepared, "rows", lossy)
     result = store.put(checkpoint_draft())
     assert len(sent) == 2
     assert not result.created
@@ -279,15 +278,15 @@ def test_a_put_whose_reply_was_lost_is_not_stored_twice(
 def test_deadlocks_are_repeated_and_then_reported(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = postgres_connection.execute
+    send = Prepared.rows
     failures = [psycopg.errors.DeadlockDetected("deadlock detected")] * 2
 
-    def unlucky(connection: Any, statement: Any) -> Any:
-        if "put(" in statement.sql and failures:
+    def unlucky(put: Prepared, connection: Any, params: Any) -> Any:
+        if failures:
             raise failures.pop()
-        return send(connection, statement)
+        return send(put, connection, params)
 
-    monkeypatch.setattr(postgres_connection, "execute", unlucky)
+    monkeypatch.setattr(Prepared, "rows", unlucky)
     assert store.put(checkpoint_draft()).created
     failures += [psycopg.errors.DeadlockDetected("deadlock detected")] * 20
     with pytest.raises(StoreBusy, match="retry is safe"):
