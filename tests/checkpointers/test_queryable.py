@@ -59,7 +59,9 @@ class Emulation:
         if 'holdfast".put(' in sql:
             self.shapes.append("put")
             draft = json.loads(params["draft"])
-            row = dict.fromkeys(COLUMNS)
+            # What is null, false or the usual is left out of a draft.
+            row = dict.fromkeys(COLUMNS) | {"namespace": "", "git_uncommitted": False}
+            row |= {"resumable": "not_resumable" not in draft, "pinned": False}
             row |= {key: value for key, value in draft.items() if key in row}
             moment, agent_id = datetime.now(UTC), draft["session"]["agent_id"]
             row |= {"seq": len(self.rows), "stored_bytes": 0, "created_at": moment}
@@ -72,8 +74,8 @@ class Emulation:
                 agent_id=agent_id,
                 stored_bytes=0,
                 created_at=stamp,
-                parent_id=draft["parent_id"],
-                label=draft["label"],
+                parent_id=draft.get("parent_id"),
+                label=draft.get("label"),
                 metadata=None,
                 content=params["content"],
             )
@@ -82,7 +84,7 @@ class Emulation:
             row |= {"manifest": params["manifest"], "refs": params["refs"]}
             self.chunks |= dict(zip(params["digests"] or (), params["data"] or (), strict=True))
             self.rows.append(row)
-            keep = draft["trim"]["keep"]
+            keep = draft.get("keep")
             self.rows = self.rows[-keep:] if keep else self.rows
             return []
         found = [

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any, Final, TypeAlias, TypeVar
@@ -172,8 +172,7 @@ class Link:
         lost = 0
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with self._connection() as connection:
-                    return work(connection)
+                return self._run_once(work)
             except psycopg.Error as error:
                 if is_connection_lost(error) and again and not lost:
                     lost += 1
@@ -185,15 +184,28 @@ class Link:
                     time.sleep(_CHANCE.uniform(0, 0.02 * 2**attempt))
         raise AssertionError("unreachable")  # pragma: no cover
 
-    @contextmanager
-    def _connection(self) -> Iterator[AnyConnection]:
-        """Hand out a connection, and tell an unreachable server from a busy pool early."""
+    def _run_once(self, work: Callable[[AnyConnection], T]) -> T:
         pool = self._open_pool()
+        connection = self._take(pool)
+        try:
+            if connection.autocommit:
+                # Each statement is a transaction, so there is none to end; asking costs time.
+                found = work(connection)
+            else:
+                with connection:
+                    found = work(connection)
+            self._heard[connection] = time.monotonic()
+            return found
+        finally:
+            pool.putconn(connection)
+
+    def _take(self, pool: Pool) -> AnyConnection:
+        """Wait for a connection, and tell an unreachable server from a busy pool early."""
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             try:
-                connection = pool.getconn(timeout=_PROBE_SECONDS)
-                break
+                connection: AnyConnection = pool.getconn(timeout=_PROBE_SECONDS)
+                return connection
             except PoolTimeout as error:
                 # The pool keeps trying whatever the reason; a connection of our own has one.
                 if time.monotonic() > deadline:
@@ -201,16 +213,6 @@ class Link:
                 self._probe()
             except PoolClosed as error:
                 raise translate(error, self.shown) from error
-        try:
-            if connection.autocommit:
-                # Each statement is a transaction, so there is none to end; asking costs time.
-                yield connection
-            else:
-                with connection:
-                    yield connection
-            self._heard[connection] = time.monotonic()
-        finally:
-            pool.putconn(connection)
 
     def _probe(self) -> None:
         if self.owned:
