@@ -1,5 +1,8 @@
 /* The functions of plain.py, which says what they do.
  *
+ * Most values are the very objects that they were. Those are not looked into, not even for their types: to
+ * fetch them from memory takes longer than all else.
+ *
  * Code of others can only run where an attribute of an object is asked for. A container is owned while it is
  * walked, and what stands in it is asked for anew at each step, so that such code may even change it.
  *
@@ -14,6 +17,11 @@
 /* The mark of tagged values and the greatest depth: MARK and MAX_DEPTH in tags.py. */
 #define MARK "$t"
 #define MAX_DEPTH 200
+
+/* What stands in an outline before a container, and before its length or its class and attributes. */
+#define DICT ((PyObject *)&PyDict_Type)
+#define LIST ((PyObject *)&PyList_Type)
+#define OBJECT ((PyObject *)&PyBaseObject_Type)
 
 static int
 is_scalar(PyTypeObject *type)
@@ -124,6 +132,14 @@ add_dict(PyObject *found, PyObject *value, PyObject *attributes)
     return added;
 }
 
+static PyObject *
+attribute(PyObject *value, PyObject *name)
+{
+    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0)
+        return PyObject_GenericGetDict(value, NULL);
+    return PyObject_GetAttr(value, name);
+}
+
 static int
 add_object(PyObject *found, PyObject *value, PyObject *attributes)
 {
@@ -134,9 +150,10 @@ add_object(PyObject *found, PyObject *value, PyObject *attributes)
             PyErr_Format(PyExc_TypeError, "an object of %R", kind);
         return -1;
     }
-    int added = PyList_Append(found, kind) || PyList_Append(found, names) ? -1 : 1;
+    int failed = PyList_Append(found, OBJECT) || PyList_Append(found, kind) || PyList_Append(found, names);
+    int added = failed ? -1 : 1;
     for (Py_ssize_t at = 0, end = PyTuple_Size(names); at < end && added == 1; at++) {
-        PyObject *part = PyObject_GetAttr(value, PyTuple_GetItem(names, at));
+        PyObject *part = attribute(value, PyTuple_GetItem(names, at));
         added = add_value(found, part, attributes);
         Py_XDECREF(part);
     }
@@ -193,21 +210,11 @@ next_mark(Reading *known)
     return PyList_GetItem(known->marks, known->at++);
 }
 
+/* Tell whether a scalar is that of a mark; the two are not the same object. */
 static int
-is_length(Reading *known, Py_ssize_t length)
-{
-    PyObject *mark = next_mark(known);
-    return mark == NULL ? -1 : PyLong_AsSsize_t(mark) == length;
-}
-
-static int
-is_that_scalar(PyObject *mark, PyObject *value)
+is_equal(PyObject *mark, PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (mark == value)
-        return 1;
-    if (mark == NULL)
-        return -1;
     if (Py_TYPE(mark) != type)
         return 0;
     if (type == &PyUnicode_Type || type == &PyLong_Type)
@@ -221,6 +228,14 @@ is_that_scalar(PyObject *mark, PyObject *value)
 }
 
 static int is_that(Reading *known, PyObject *value);
+
+/* Tell whether a container is as long as its mark says. */
+static int
+is_length(Reading *known, Py_ssize_t length)
+{
+    PyObject *mark = next_mark(known);
+    return mark == NULL ? -1 : PyLong_AsSsize_t(mark) == length;
+}
 
 static int
 is_that_list(Reading *known, PyObject *value)
@@ -236,10 +251,12 @@ static int
 is_that_dict(Reading *known, PyObject *value)
 {
     PyObject *key, *item;
-    Py_ssize_t position = 0;
-    int same = is_length(known, PyDict_Size(value));
-    while (same == 1 && PyDict_Next(value, &position, &key, &item)) {
-        same = is_that_scalar(next_mark(known), key);
+    Py_ssize_t position = 0, left = PyDict_Size(value);
+    int same = is_length(known, left);
+    /* Counted down, so that one that has grown meanwhile reads no mark that is not its own. */
+    while (same == 1 && left-- > 0 && PyDict_Next(value, &position, &key, &item)) {
+        PyObject *mark = next_mark(known);
+        same = mark == key ? 1 : mark == NULL ? -1 : is_equal(mark, key);
         if (same == 1)
             same = is_that(known, item);
     }
@@ -250,14 +267,29 @@ static int
 is_that_object(Reading *known, PyObject *value)
 {
     PyObject *names = next_mark(known);
-    if (names == NULL)
-        return -1;
-    int same = 1;
-    for (Py_ssize_t at = 0, end = PyTuple_Size(names); at < end && same == 1; at++) {
-        PyObject *part = PyObject_GetAttr(value, PyTuple_GetItem(names, at));
+    int same = names == NULL ? -1 : 1;
+    for (Py_ssize_t at = 0; same == 1 && at < PyTuple_Size(names); at++) {
+        PyObject *part = attribute(value, PyTuple_GetItem(names, at));
         same = is_that(known, part);
         Py_XDECREF(part);
     }
+    return same;
+}
+
+static int
+is_that_container(Reading *known, PyObject *mark, PyObject *value)
+{
+    PyObject *kind = mark == OBJECT ? next_mark(known) : mark;
+    if (kind != (PyObject *)Py_TYPE(value))
+        return kind == NULL ? -1 : 0;
+    if (Py_EnterRecursiveCall(" while a list was compared"))
+        return -1;
+    Py_INCREF(value);
+    int same = mark == DICT ? is_that_dict(known, value)
+        : mark == LIST ? is_that_list(known, value)
+        : is_that_object(known, value);
+    Py_DECREF(value);
+    Py_LeaveRecursiveCall();
     return same;
 }
 
@@ -267,20 +299,9 @@ is_that(Reading *known, PyObject *value)
     PyObject *mark = next_mark(known);
     if (mark == NULL || value == NULL)
         return -1;
-    if (!PyType_Check(mark))
-        return is_that_scalar(mark, value);
-    PyTypeObject *type = Py_TYPE(value);
-    if (mark != (PyObject *)type)
-        return 0;
-    if (Py_EnterRecursiveCall(" while a list was compared"))
-        return -1;
-    Py_INCREF(value);
-    int same = type == &PyDict_Type ? is_that_dict(known, value)
-        : type == &PyList_Type ? is_that_list(known, value)
-        : is_that_object(known, value);
-    Py_DECREF(value);
-    Py_LeaveRecursiveCall();
-    return same;
+    if (mark == DICT || mark == LIST || mark == OBJECT)
+        return is_that_container(known, mark, value);
+    return mark == value ? 1 : is_equal(mark, value);
 }
 
 static PyObject *

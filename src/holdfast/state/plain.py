@@ -2,7 +2,8 @@
 
 Two questions are asked of each value of a state, so they decide what a save costs: is it plain, and is it
 what it was at the last save? The second is answered by an outline: scalars and keys, by reference and in
-their order, and before those of a container its kind and its length. Scalars do not change, so where the
+their order, and before those of a container a mark (``list``,
+``dict``, or ``object`` for what has attributes) and its length. Scalars do not change, so where the
 very same objects stand in the same places nothing did. Objects that are not the same may still be equal, as
 after a round through JSON: then their types decide as well, because 1, 1.0 and True are equal too.
 
@@ -89,7 +90,7 @@ def _outline(value: Any, attributes: Attributes, found: list[Any]) -> None:
             _outline(item, attributes, found)
     elif kind in attributes:
         names = attributes[kind]
-        found += (kind, names)
+        found += (object, kind, names)
         for name in names:
             _outline(getattr(value, name), attributes, found)
     else:
@@ -110,19 +111,27 @@ def fits(known: list[Any], values: list[Any], start: int) -> bool:
 
 
 def _is(mark: Any, marks: Iterator[Any], value: Any) -> bool:
-    if not isinstance(mark, type):
-        return _is_scalar(mark, value)
-    kind = type(value)
-    if kind is not mark:
-        return False
-    if mark is list:
-        return len(value) == next(marks) and all(_is(next(marks), marks, item) for item in value)
     if mark is dict:
-        return len(value) == next(marks) and all(
-            _is_scalar(next(marks), key) and _is(next(marks), marks, item)
-            for key, item in value.items()
+        return (
+            type(value) is dict
+            and len(value) == next(marks)
+            and all(
+                _is_scalar(next(marks), key) and _is(next(marks), marks, item)
+                for key, item in value.items()
+            )
         )
-    return all(_is(next(marks), marks, getattr(value, name)) for name in next(marks))
+    if mark is list:
+        return (
+            type(value) is list
+            and len(value) == next(marks)
+            and all(_is(next(marks), marks, item) for item in value)
+        )
+    if mark is object:
+        kind, names = next(marks), next(marks)
+        return type(value) is kind and all(
+            _is(next(marks), marks, getattr(value, name)) for name in names
+        )
+    return _is_scalar(mark, value)
 
 
 def _is_scalar(known: Any, value: Any) -> bool:
