@@ -37,6 +37,7 @@ class Talk:
     def __init__(self, saver: Any, *, schema: type[Any] = State) -> None:
         self.saver = saver
         self.writer = Writer()
+        self.texts: list[str] = []
         self.thread: Any = {"configurable": {"thread_id": "talk"}}
         self.times: list[float] = []
         builder = StateGraph(schema)
@@ -47,13 +48,15 @@ class Talk:
 
     def _answer(self, state: Any) -> Any:
         number = len(state["messages"])
-        return {"messages": [AIMessage(self.writer.prose(1024), id=f"a{number}")]}
+        return {"messages": [AIMessage(self.texts.pop(), id=f"a{number}")]}
 
     def _turn(self) -> None:
-        asked = HumanMessage(self.writer.prose(1024), id=f"h{len(self.times)}")
+        asked = HumanMessage(self.texts.pop(), id=f"h{len(self.times)}")
         self.graph.invoke({"messages": [asked]}, self.thread)
 
     def turns(self, count: int) -> None:
+        # What they say is made up before the clock runs.
+        self.texts += [self.writer.prose(1024) for _ in range(2 * count)]
         for _ in range(count):
             self.times.append(timed(self._turn))
 

@@ -102,11 +102,18 @@ class StateEncoder:
     next encode compares with the last accepted state, which is always safe. A state must not be
     changed by another thread while it is encoded. What reading would refuse as larger than
     ``max_bytes`` is refused here too, before anything is stored. A ``screen`` sees what is serialised
-    and may replace parts of it.
+    and may replace parts of it. What is smaller than ``inline`` stays in the manifest.
     """
 
-    def __init__(self, *, max_bytes: int = MAX_STATE_BYTES, screen: Screen | None = None) -> None:
-        self._memory = _Memory()
+    def __init__(
+        self,
+        *,
+        max_bytes: int = MAX_STATE_BYTES,
+        screen: Screen | None = None,
+        inline: int = INLINE_BYTES,
+    ) -> None:
+        self._memory = _Memory(inline=inline)
+        self._inline = inline
         self._max_bytes = max_bytes
         self._screen = screen
 
@@ -159,7 +166,8 @@ class StateEncoder:
             {
                 keys: _Sequence(kind, known_layout(leaves))
                 for keys, kind, leaves in large_values(payload, read_chunks, cache)
-            }
+            },
+            self._inline,
         )
 
 

@@ -47,9 +47,14 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, NewWrite, Trim
 from holdfast.savers.backed import list_threads
 from holdfast.savers.values import ThreadInfo
 from holdfast.sessions import SessionManager
-from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
-from holdfast.threads import ThreadRecorders, check_cap, thread_checkpoint, thread_session
+from holdfast.threads import (
+    ThreadRecorders,
+    check_cap,
+    thread_checkpoint,
+    thread_session,
+    write_encoder,
+)
 
 KIND: Final = "langgraph"
 _VERSION: Final = re.compile(r"(\d+)(\..*)?", re.DOTALL)
@@ -178,7 +183,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """Return a pending write as it is stored, at a place in its task's order."""
         frozen = self._values.frozen(value, thread_id, channel)
         try:
-            encoded = StateEncoder().encode({"value": frozen})
+            encoded = write_encoder().encode({"value": frozen})
         except StateNotSerializable as error:
             raise _placed(error, thread_id, channel) from error
         return NewWrite(
