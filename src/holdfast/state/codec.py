@@ -9,6 +9,7 @@ which is also where an error learns the path of the bad value.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -19,6 +20,8 @@ from holdfast.state.screen import Screen
 from holdfast.state.tags import MAX_DEPTH, Json, tagged, untagged
 
 _SHORT: Final = 16 * 1024
+# What most small documents consist of: JSONB rewrites some floats, and these never.
+_NEVER_TAGGED: Final = frozenset({str, int, bool, type(None)})
 
 
 def compact(text: bytes) -> bytes:
@@ -63,7 +66,11 @@ def dump_document(document: Mapping[str, Any], what: str) -> str:
     """Return a small document (metadata, log data) as tagged JSON that JSONB keeps exactly."""
     if not isinstance(document, Mapping):
         raise StateNotSerializable(what, f"must be a dict, not {type(document).__name__}")
-    return orjson.dumps(tagged(dict(document), what, jsonb=True)).decode()
+    plain = dict(document)
+    if _NEVER_TAGGED.issuperset(map(type, plain.values())) and is_plain(plain):
+        with suppress(TypeError):  # the walk below says what and where
+            return orjson.dumps(plain).decode()
+    return orjson.dumps(tagged(plain, what, jsonb=True)).decode()
 
 
 def load_document(text: bytes | str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from psycopg.pq.abc import PGresult
 
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)[sb]")
 _TEXT, _BINARY = 0, 1
+_ROWS, _DONE = ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK
 _BYTEA: Final = 17
 # What follows a DEALLOCATE ALL, which the driver sends after some errors.
 _NO_SUCH_STATEMENT: Final = b"26000"
@@ -59,17 +60,17 @@ class Prepared:
         if connection not in self._known:
             self._prepare(connection)
         result = self._send(connection, written, formats)
-        if result.error_field(DiagnosticField.SQLSTATE) == _NO_SUCH_STATEMENT:
-            self._prepare(connection)
-            result = self._send(connection, written, formats)
-        if result.status != ExecStatus.TUPLES_OK:
-            raise error_from_result(result)
+        if result.status != _ROWS:
+            if result.error_field(DiagnosticField.SQLSTATE) != _NO_SUCH_STATEMENT:
+                raise error_from_result(result)
+            self._known.discard(connection)
+            return self.rows(connection, params)
         return _read(result)
 
     def _prepare(self, connection: Connection[Any]) -> None:
         connection.pgconn.send_prepare(self._name, self._sql)
         [result] = connection.wait(execute(connection.pgconn))
-        if result.status != ExecStatus.COMMAND_OK:
+        if result.status != _DONE:
             raise error_from_result(result)
         self._known.add(connection)
 
