@@ -275,6 +275,26 @@ def test_a_put_whose_reply_was_lost_is_not_stored_twice(
     assert ids(store) == [result.record.id]
 
 
+def test_a_chunk_that_another_writer_brings_between_two_looks_is_no_reason_to_store_nothing(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    store.put(checkpoint_draft(b"shared"))
+    with connect(postgres_url) as other:
+        # The first look of every transaction comes too early.
+        other.execute("ALTER FUNCTION missing_chunks(text, bytea[]) RENAME TO really_missing")
+        other.execute(
+            "CREATE FUNCTION missing_chunks(p_tenant text, p_digests bytea[]) RETURNS bigint "
+            "LANGUAGE plpgsql AS $$ BEGIN "
+            "IF coalesce(current_setting('test.looked', true), '') = '' THEN "
+            "PERFORM set_config('test.looked', 'yes', true); RETURN 1; END IF; "
+            "RETURN 0; END $$"
+        )
+    draft = checkpoint_draft(b"shared")
+    expecting = replace(draft, chunks={}, expects=tuple(draft.chunks))
+    assert store.put(expecting).created
+    assert draft.id in ids(store)
+
+
 def test_deadlocks_are_repeated_and_then_reported(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ def test_it_says_and_reads_what_the_driver_does(
     connection: "psycopg.Connection[Any]",
 ) -> None:
     expected = connection.execute(_EVERYTHING, _PARAMS).fetchall()
-    prepared = Prepared("everything", _EVERYTHING)
+    prepared = Prepared(_EVERYTHING)
     for _ in range(3):
         assert prepared.rows(connection, _PARAMS) == expected
 
@@ -47,6 +47,14 @@ def test_it_is_prepared_anew_after_everything_was_deallocated(store: PostgresSto
     assert store.put(checkpoint_draft(name="before")).created
     store._link.run(lambda connection: connection.execute("DEALLOCATE ALL"))
     assert store.put(checkpoint_draft(name="after")).created
+
+
+def test_it_may_have_been_prepared_by_another(
+    connection: "psycopg.Connection[Any]",
+) -> None:
+    """As behind a pooler, where many share a connection."""
+    assert Prepared("SELECT 1::bigint").rows(connection, {}) == [(1,)]
+    assert Prepared("SELECT 1::bigint").rows(connection, {}) == [(1,)]
 
 
 def test_a_connection_stays_usable_after_a_refusal(store: PostgresStore) -> None:
@@ -61,4 +69,4 @@ def test_what_is_no_statement_is_refused_when_it_is_prepared(
     connection: "psycopg.Connection[Any]",
 ) -> None:
     with pytest.raises(psycopg.errors.SyntaxError):
-        Prepared("none", "SELEC %(a)s").rows(connection, {"a": "x"})
+        Prepared("SELEC %(a)s").rows(connection, {"a": "x"})

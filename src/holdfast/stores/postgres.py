@@ -77,7 +77,7 @@ class PostgresStore(
         self.tenant = check_tenant(tenant if target.tenant is None else target.tenant)
         self.url = target.shown
         self._sql = queries("postgres", self.schema)
-        self._put = Prepared("holdfast_put", self._sql["postgres.put"])
+        self._put = Prepared(self._sql["postgres.put"])
         self._link = Link(target.conninfo, self.schema, self.url, pool)
         prepare = migrate_schema if ensure_schema else check_schema
         prepare(self._link)

@@ -3,7 +3,7 @@
 For every call psycopg finds out anew how each parameter is written and each column read. For a put that took
 longer than all else on this side of the connection, so here both are said once:
 
-    put = Prepared("holdfast_put", "SELECT … FROM put(%(id)s, %(chunks)b::bytea[])")
+    put = Prepared("SELECT … FROM put(%(id)s, %(chunks)b::bytea[])")
     [row] = put.rows(connection, {"id": "…", "chunks": [b"…"]})
 
 Parameters are texts, bytes, lists of bytes or None; columns are what `_READERS` knows. The connection is in
@@ -12,6 +12,7 @@ autocommit mode, speaks UTF-8 and is used by nobody else meanwhile.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,7 @@ _ROWS, _DONE = ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK
 _BYTEA: Final = 17
 # What follows a DEALLOCATE ALL, which the driver sends after some errors.
 _NO_SUCH_STATEMENT: Final = b"26000"
+_PREPARED_ALREADY: Final = b"42P05"
 _ARRAY: Final = Struct("!iiIii")
 _LENGTH: Final = Struct("!i")
 _UUID_BYTES: Final = 16
@@ -41,14 +43,15 @@ _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 class Prepared:
     """One statement with named placeholders, prepared once on every connection that it is sent on."""
 
-    def __init__(self, name: str, sql: str) -> None:
+    def __init__(self, sql: str) -> None:
         order: dict[str, int] = {}
 
         def number(found: re.Match[str]) -> str:
             return f"${order.setdefault(found[1], len(order) + 1)}"
 
-        self._name = name.encode()
         self._sql = _PLACEHOLDER.sub(number, sql).encode()
+        # Behind a pooler others may have prepared the very same on this connection, and no other.
+        self._name = b"holdfast_" + hashlib.sha256(self._sql).hexdigest()[:32].encode()
         self._order = tuple(order)
         self._known: WeakSet[Connection[Any]] = WeakSet()
 
@@ -60,17 +63,17 @@ class Prepared:
         if connection not in self._known:
             self._prepare(connection)
         result = self._send(connection, written, formats)
+        if result.status != _ROWS and _sqlstate(result) == _NO_SUCH_STATEMENT:
+            self._prepare(connection)
+            result = self._send(connection, written, formats)
         if result.status != _ROWS:
-            if result.error_field(DiagnosticField.SQLSTATE) != _NO_SUCH_STATEMENT:
-                raise error_from_result(result)
-            self._known.discard(connection)
-            return self.rows(connection, params)
+            raise error_from_result(result)
         return _read(result)
 
     def _prepare(self, connection: Connection[Any]) -> None:
         connection.pgconn.send_prepare(self._name, self._sql)
         [result] = connection.wait(execute(connection.pgconn))
-        if result.status != _DONE:
+        if result.status != _DONE and _sqlstate(result) != _PREPARED_ALREADY:
             raise error_from_result(result)
         self._known.add(connection)
 
@@ -82,6 +85,10 @@ class Prepared:
         )
         results: list[PGresult] = connection.wait(execute(connection.pgconn))
         return results[-1]
+
+
+def _sqlstate(result: PGresult) -> bytes | None:
+    return result.error_field(DiagnosticField.SQLSTATE)
 
 
 def _written(value: str | bytes | list[bytes] | None) -> bytes | None:

@@ -1222,10 +1222,11 @@ BEGIN
     END IF;
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
         stored := holdfast.stored_already(p_tenant, line, new_id);
-        IF stored IS NULL THEN
-            PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
+        IF stored IS NOT NULL THEN
+            RETURN;
         END IF;
-        RETURN;
+        -- Refuses it, unless another writer has brought them since.
+        PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
     END IF;
 
     -- What stands in the way is looked for only when something does.
@@ -1799,4 +1800,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:4b2ce26db7d8154ee9b3a1b949f71fdac3d3c6f1bf666d0a35bf52e42d2ddbee');
+    (1, 'sha256:ebff7bedd08acb12678f2a985cb6651b9561e1af0b25615fa82eee108d385573');

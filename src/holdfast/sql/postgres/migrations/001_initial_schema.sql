@@ -1218,10 +1218,11 @@ BEGIN
     END IF;
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
         stored := holdfast.stored_already(p_tenant, line, new_id);
-        IF stored IS NULL THEN
-            PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
+        IF stored IS NOT NULL THEN
+            RETURN;
         END IF;
-        RETURN;
+        -- Refuses it, unless another writer has brought them since.
+        PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
     END IF;
 
     -- What stands in the way is looked for only when something does.
