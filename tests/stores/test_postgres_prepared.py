@@ -43,6 +43,11 @@ def test_it_says_and_reads_what_the_driver_does(
         assert prepared.rows(connection, _PARAMS) == expected
 
 
+def test_a_text_that_would_be_cut_off_is_refused(connection: "psycopg.Connection[Any]") -> None:
+    with pytest.raises(psycopg.DataError, match="NUL"):
+        Prepared(_EVERYTHING).rows(connection, _PARAMS | {"text": "before\0after"})
+
+
 def test_it_is_prepared_anew_after_everything_was_deallocated(store: PostgresStore) -> None:
     assert store.put(checkpoint_draft(name="before")).created
     store._link.run(lambda connection: connection.execute("DEALLOCATE ALL"))

@@ -21,7 +21,7 @@ from typing import Any, Final
 from uuid import UUID
 from weakref import WeakSet
 
-from psycopg import Connection
+from psycopg import Connection, DataError
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
 from psycopg.pq import DiagnosticField, ExecStatus
@@ -95,6 +95,9 @@ def _written(value: str | bytes | list[bytes] | None) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
+        if "\0" in value:
+            # libpq would take the text for ending there.
+            raise DataError("PostgreSQL has no text with a NUL in it")
         return value.encode()
     parts = [_ARRAY.pack(1, 0, _BYTEA, len(value), 1)]
     for one in value:
