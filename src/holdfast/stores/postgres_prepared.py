@@ -3,8 +3,8 @@
 For every call psycopg finds out anew how each parameter is written and each column read. For a put that took
 longer than all else on this side of the connection, so here both are said once:
 
-    put = Prepared("SELECT … FROM put(%(id)s, %(chunks)b::bytea[])")
-    [row] = put.rows(connection, {"id": "…", "chunks": [b"…"]})
+    put = Prepared(queries("postgres", schema)["postgres.put"])
+    [row] = put.rows(connection, {"tenant": "…", "data": [b"…"], …})
 
 Parameters are texts, bytes, lists of bytes or None; columns are what `_READERS` knows. The connection is in
 autocommit mode, speaks UTF-8 and is used by nobody else meanwhile.
