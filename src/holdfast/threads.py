@@ -19,7 +19,7 @@ from holdfast.errors import InvalidConfiguration, InvalidUrl
 from holdfast.ids import thread_agent_id
 from holdfast.model import TYPE_OF_CLASS, NewAgent, NewCheckpoint, NewSession, Payload, Trim
 from holdfast.recording import Attempt, Recorder
-from holdfast.state import EncodedState, StateEncoder
+from holdfast.state import EncodedState
 from holdfast.state.cache import Cache, ChunkCache
 from holdfast.state.refs import ReadChunks
 from holdfast.stores import Store, open_store
@@ -28,7 +28,6 @@ ThreadKey: TypeAlias = tuple[str, str]
 """A thread id and a namespace."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-_WRITE_INLINE_BYTES: Final = 8 * 1024
 
 
 @lru_cache(maxsize=256)
@@ -90,11 +89,6 @@ def thread_checkpoint(
         trim=trim,
         session=session,
     )
-
-
-def write_encoder() -> StateEncoder:
-    """Return what encodes a pending write. It is stored once, so little of it is worth a chunk of its own."""
-    return StateEncoder(inline=_WRITE_INLINE_BYTES)
 
 
 def check_cap(cap: float | None) -> int | None:

@@ -24,7 +24,7 @@ from holdfast.savers.values import (
     CheckpointTuple,
     ThreadInfo,
 )
-from holdfast.state import decode_state
+from holdfast.state import StateEncoder, decode_state
 from holdfast.stores import Store, open_store
 from holdfast.threads import (
     ThreadRecorders,
@@ -32,7 +32,6 @@ from holdfast.threads import (
     open_file,
     thread_checkpoint,
     thread_session,
-    write_encoder,
 )
 
 _KIND: Final = "saver"
@@ -105,7 +104,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         key = record.external_id if record is not None else None
         drafts = []
         for index, (channel, value) in enumerate(writes):
-            encoded = write_encoder().encode({_VALUE: value})
+            encoded = StateEncoder().encode({_VALUE: value})
             drafts.append(
                 NewWrite(
                     task_id=task_id,

@@ -102,18 +102,11 @@ class StateEncoder:
     next encode compares with the last accepted state, which is always safe. A state must not be
     changed by another thread while it is encoded. What reading would refuse as larger than
     ``max_bytes`` is refused here too, before anything is stored. A ``screen`` sees what is serialised
-    and may replace parts of it. What is smaller than ``inline`` stays in the manifest.
+    and may replace parts of it.
     """
 
-    def __init__(
-        self,
-        *,
-        max_bytes: int = MAX_STATE_BYTES,
-        screen: Screen | None = None,
-        inline: int = INLINE_BYTES,
-    ) -> None:
-        self._memory = _Memory(inline=inline)
-        self._inline = inline
+    def __init__(self, *, max_bytes: int = MAX_STATE_BYTES, screen: Screen | None = None) -> None:
+        self._memory = _Memory()
         self._max_bytes = max_bytes
         self._screen = screen
 
@@ -166,8 +159,7 @@ class StateEncoder:
             {
                 keys: _Sequence(kind, known_layout(leaves))
                 for keys, kind, leaves in large_values(payload, read_chunks, cache)
-            },
-            self._inline,
+            }
         )
 
 

@@ -47,14 +47,9 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, NewWrite, Trim
 from holdfast.savers.backed import list_threads
 from holdfast.savers.values import ThreadInfo
 from holdfast.sessions import SessionManager
+from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
-from holdfast.threads import (
-    ThreadRecorders,
-    check_cap,
-    thread_checkpoint,
-    thread_session,
-    write_encoder,
-)
+from holdfast.threads import ThreadRecorders, check_cap, thread_checkpoint, thread_session
 
 KIND: Final = "langgraph"
 _VERSION: Final = re.compile(r"(\d+)(\..*)?", re.DOTALL)
@@ -183,7 +178,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """Return a pending write as it is stored, at a place in its task's order."""
         frozen = self._values.frozen(value, thread_id, channel)
         try:
-            encoded = write_encoder().encode({"value": frozen})
+            encoded = StateEncoder().encode({"value": frozen})
         except StateNotSerializable as error:
             raise _placed(error, thread_id, channel) from error
         return NewWrite(
