@@ -1,6 +1,11 @@
 """The one compiled part; everything else about the package stands in pyproject.toml."""
 
+import sysconfig
+
 from setuptools import Extension, setup
+
+# It relies on the interpreter's lock: where there is none, plain.py does its work.
+locked = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 setup(
     ext_modules=[
@@ -11,6 +16,8 @@ setup(
             # Without a compiler the package is complete too: plain.py has the same functions.
             optional=True,
         )
-    ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    ]
+    if locked
+    else [],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if locked else {},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,9 +14,9 @@ from holdfast.stores.compression import PLAIN, ZSTD, pack, unpack
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def idle(monkeypatch: pytest.MonkeyPatch) -> deque[Any]:
     """The compressors that are kept, none at first."""
-    kept: list[Any] = []
+    kept: deque[Any] = deque(maxlen=compression._idle.maxlen)
     monkeypatch.setattr(compression, "_idle", kept)
     return kept
 
@@ -28,7 +29,7 @@ def test_what_is_packed_comes_back() -> None:
     assert pack(b"text " * 100, compress=False)[0] == PLAIN
 
 
-def test_threads_that_come_one_after_the_other_share_a_compressor(idle: list[Any]) -> None:
+def test_threads_that_come_one_after_the_other_share_a_compressor(idle: deque[Any]) -> None:
     packed = []
     for number in range(20):
         data = b"%d of many" % number * 50
@@ -39,7 +40,7 @@ def test_threads_that_come_one_after_the_other_share_a_compressor(idle: list[Any
     assert len(idle) == 1
 
 
-def test_threads_at_the_same_time_do_not(idle: list[Any]) -> None:
+def test_threads_at_the_same_time_do_not(idle: deque[Any]) -> None:
     rows = [b"%d of many" % number * 5000 for number in range(200)]
     with ThreadPoolExecutor(16) as pool:
         packed = list(pool.map(pack, rows))
@@ -47,8 +48,8 @@ def test_threads_at_the_same_time_do_not(idle: list[Any]) -> None:
     assert 1 <= len(idle) <= 8
 
 
-def test_a_compressor_that_failed_is_not_used_again(idle: list[Any]) -> None:
+def test_a_compressor_that_failed_is_not_used_again(idle: deque[Any]) -> None:
     with pytest.raises(BufferError):
         pack(memoryview(b"a" * 100).cast("b")[::2])
-    assert idle == []
+    assert not idle
     assert unpack(*pack(b"text " * 100)) == b"text " * 100  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ Unpacking is bounded, so that a few bytes in a database cannot fill the memory o
 from __future__ import annotations
 
 import sys
+from collections import deque
 from typing import Final
 
 from holdfast.model import Buffer
@@ -24,9 +25,8 @@ MAX_CHUNK_BYTES: Final = 64 << 20
 # Below this size a frame's own header eats what packing saves.
 _WORTH_TRYING: Final = 48
 
-# As many as are mostly in use at the same moment; taking from the end of a list needs no lock.
-_MOST_IDLE: Final = 8
-_idle: list[zstd.ZstdCompressor] = []
+# As many as are mostly in use at the same moment; neither end of a deque needs a lock.
+_idle: deque[zstd.ZstdCompressor] = deque(maxlen=8)
 
 
 def pack(data: Buffer, *, compress: bool = True) -> tuple[int, Buffer]:
@@ -42,8 +42,7 @@ def pack(data: Buffer, *, compress: bool = True) -> tuple[int, Buffer]:
     compressor.set_pledged_input_size(size)
     packed = compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
     # One that failed is not used again.
-    if len(_idle) < _MOST_IDLE:
-        _idle.append(compressor)
+    _idle.append(compressor)
     return (ZSTD, packed) if len(packed) < size else (PLAIN, data)
 
 
