@@ -79,6 +79,16 @@ class Stranger:
     pass
 
 
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@dataclass(frozen=True)
+class Known:
+    """A class that one process allows and another one does not."""
+
+
 TYPES = (Colour, Right, Point, Order, Plan)
 TOOL_CALL = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
 USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
@@ -195,14 +205,15 @@ def test_an_error_is_kept_as_text(saver: HoldfastSaver) -> None:
     ("value", "name", "path"),
     [
         ([1, {"deep": Stranger()}], "Stranger", "$[1]['deep']"),
-        (HumanMessage("x", additional_kwargs={"o": Stranger()}), "Stranger", "$<HumanMessage>['o']"),
+        (HumanMessage("x", additional_kwargs={"o": Stranger()}), "Stranger", "$.additional_kwargs['o']"),
         (Colour.RED, "Colour", "$"),
         (SecretStr("s"), "SecretStr", "$"),
         (Point(1, 2), "Point", "$"),
         ({1: Stranger}, "type", "$[1]"),
+        ({1: 1, Unspeakable(): 2}, "Unspeakable", "$[Unspeakable()]"),
         (print, "builtin_function_or_method", "$"),
     ],
-    ids=["nested", "in a message", "enum", "secret", "named tuple", "class", "function"],
+    ids=["nested", "in a message", "enum", "secret", "named tuple", "class", "key", "function"],
 )  # fmt: skip
 def test_a_forbidden_class_is_refused_with_thread_channel_and_path(
     saver: HoldfastSaver, value: Any, name: str, path: str
@@ -218,6 +229,50 @@ def test_a_forbidden_class_is_refused_with_thread_channel_and_path(
     assert found is not None
     assert found.checkpoint["channel_values"] == {"a": 1}
     assert found.pending_writes == []
+
+
+KNOWN = Known()
+WAYS: dict[str, Any] = {
+    "$[1].additional_kwargs['a'][0]": ["", HumanMessage("x", additional_kwargs={"a": [KNOWN]})],
+    "$.tool_calls[0]['args']['a']": AIMessage("", tool_calls=[{**TOOL_CALL, "args": {"a": KNOWN}}]),
+    "$.artifact": ToolMessage("out", tool_call_id="c1", artifact=KNOWN),
+    "$.__pydantic_extra__['more']": HumanMessage("x", more=KNOWN),
+    "$.__pydantic_private__['_seen']": Plan(title="p"),
+    "$.steps[0].lines[1]": Plan.model_validate({"title": "p", "Steps": [Order(1, [0, KNOWN])]}),
+    "$.metadata['page']": Document("text", metadata={"page": KNOWN}),
+    "$.arg['messages'][0].content[0]['b']": Send("node", {"messages": [HumanMessage([{"b": KNOWN}])]}),
+    "$[0].value": (Interrupt(value=KNOWN, id="i"),),
+    "$.goto[0].arg": Command(goto=[Send("a", KNOWN)]),
+    "$[0]": _DeltaSnapshot(KNOWN),
+    "$[1][1]": Point(1, Point(2, KNOWN)),
+    "$[2]": deque([1, 2, KNOWN]),
+    "$[(1, 2)]['deep']": {(1, 2): {"deep": KNOWN}},
+    "$['$o'][0]": {"$o": [KNOWN]},
+    "$['set'][0]": {"set": {KNOWN}},
+}  # fmt: skip
+object.__setattr__(
+    WAYS["$.__pydantic_private__['_seen']"], "__pydantic_private__", {"_seen": KNOWN}
+)
+
+
+@pytest.mark.parametrize("path", WAYS)
+def test_the_path_names_the_whole_way_when_it_is_stored_and_when_it_is_read(path: str) -> None:
+    free, strict = Values(Classes([*TYPES, Known])), Values(Classes(TYPES))
+    with pytest.raises(ClassNotAllowed) as refused:
+        strict.frozen(WAYS[path], "t", "c")
+    assert refused.value.path == path
+    with pytest.raises(ClassNotAllowed) as refused:
+        strict.thawed(free.frozen(WAYS[path], "t", "c"), "t", "c")
+    assert refused.value.path == path
+
+
+def test_the_path_names_the_whole_way_to_what_is_damaged() -> None:
+    broken = {"$o": "zone", "v": "nowhere"}
+    message = {"$o": "AIMessage", "v": {"content": "", "response_metadata": {"where": [broken]}}}
+    with pytest.raises(
+        StateCorrupt, match=r"\$\[1\]\.response_metadata\['where'\]\[0\]: the stored"
+    ):
+        Values(Classes()).thawed(["", message], "t", "c")
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
@@ -333,7 +388,7 @@ def test_a_class_that_is_refused_in_a_list_that_grew_is_named_by_its_place() -> 
         ]
         with pytest.raises(ClassNotAllowed) as refused:
             saver.put(config, checkpoint({"messages": messages}, "c1"), {}, {})
-        assert refused.value.path == "$[10]['a']"
+        assert refused.value.path == "$[10].additional_kwargs['a']"
         found = saver.get_tuple(at("t"))
         assert found is not None
         assert found.checkpoint["id"] == "c0"

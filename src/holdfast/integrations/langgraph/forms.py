@@ -16,17 +16,20 @@ from typing import Any, Final, Protocol
 
 from pydantic import BaseModel
 
+from holdfast.integrations.langgraph.misplaced import Misplaced, walked, walked_field
+
 Walk = Callable[[Any], Any]
 """Turns a value inside an object into its stored form, or back."""
+
+# Where a model keeps what was given beyond its fields, and its private attributes.
+_EXTRA: Final = "__pydantic_extra__"
+_PRIVATE: Final = "__pydantic_private__"
 
 _set: Final = object.__setattr__
 # A model's own way to set its attributes would validate them.
 _set_dict, _set_given, _set_extra, _set_private = (
     vars(BaseModel)[name].__set__
-    for name in (
-        *("__dict__", "__pydantic_fields_set__"),
-        *("__pydantic_extra__", "__pydantic_private__"),
-    )
+    for name in ("__dict__", "__pydantic_fields_set__", _EXTRA, _PRIVATE)
 )
 
 
@@ -64,9 +67,7 @@ class ModelForm:
     ) -> None:
         self.tag = tag
         self.made_of = made_of
-        self.attributes: tuple[str, ...] = (
-            *("__dict__", "__pydantic_extra__", "__pydantic_private__"),
-        )
+        self.attributes: tuple[str, ...] = ("__dict__", _EXTRA, _PRIVATE)
         fields: Mapping[str, Any] = made_of.model_fields
         self._fields = tuple(fields)
         self._silent = {name: value for name, value in (silent or {}).items() if name in fields}
@@ -101,16 +102,23 @@ class ModelForm:
                     return {"content": content, "id": name}
         silent = self._silent
         parts: dict[str, Any] = {}
-        for name in self._fields:
-            if name not in attributes:
-                continue
-            item = attributes[name]
-            if name in silent:
-                usual = silent[name]
-                if item == usual and type(item) is type(usual):
+        name = ""
+        try:
+            for name in self._fields:
+                if name not in attributes:
                     continue
-            parts[name] = item if type(item) is str else freeze(item)
-        return [parts, freeze(extra), freeze(private)] if extra or private else parts
+                item = attributes[name]
+                if name in silent:
+                    usual = silent[name]
+                    if item == usual and type(item) is type(usual):
+                        continue
+                parts[name] = item if type(item) is str else freeze(item)
+        except Misplaced as wrong:
+            wrong.inside(f".{name}")
+            raise
+        if not extra and not private:
+            return parts
+        return [parts, walked_field(_EXTRA, extra, freeze), walked_field(_PRIVATE, private, freeze)]
 
     def build(self, parts: Any, thaw: Walk) -> Any:
         """Return a model with exactly these fields; what a newer class adds has its default."""
@@ -134,7 +142,8 @@ class ModelForm:
         extra = private = None
         if type(parts) is list:
             parts, extra, private = parts
-            extra, private = thaw(extra), thaw(private)
+            extra = walked_field(_EXTRA, extra, thaw)
+            private = walked_field(_PRIVATE, private, thaw)
         if type(parts) is not dict:
             raise ValueError("its parts are not named")
         attributes = self._blank.copy()
@@ -142,9 +151,14 @@ class ModelForm:
             attributes[name] = {}
         for name in self._lists:
             attributes[name] = []
-        for name, item in parts.items():
-            if name in attributes:
-                attributes[name] = item if type(item) is str else thaw(item)
+        name = ""
+        try:
+            for name, item in parts.items():
+                if name in attributes:
+                    attributes[name] = item if type(item) is str else thaw(item)
+        except Misplaced as wrong:
+            wrong.inside(f".{name}")
+            raise
         if len(parts) + len(self._silent) < len(attributes):
             self._complete(attributes, parts)
         made = object.__new__(self.made_of)
@@ -184,14 +198,14 @@ class RecordForm:
 
     def parts(self, value: Any, freeze: Walk) -> Any:
         """Return the attributes."""
-        return {name: freeze(getattr(value, name)) for name in self.attributes}
+        return {name: walked_field(name, getattr(value, name), freeze) for name in self.attributes}
 
     def build(self, parts: Any, thaw: Walk) -> Any:
         """Return an object with these attributes; what a newer class adds has its default."""
         made: Any = object.__new__(self.made_of)
         for name in self.attributes:
             if name in parts:
-                _set(made, name, thaw(parts[name]))
+                _set(made, name, walked_field(name, parts[name], thaw))
             elif name in self._defaults:
                 _set(made, name, self._defaults[name]())
             else:
@@ -211,13 +225,13 @@ class TupleForm:
 
     def parts(self, value: Any, freeze: Walk) -> Any:
         """Return the items."""
-        return [freeze(item) for item in value]
+        return walked(value, freeze)
 
     def build(self, parts: Any, thaw: Walk) -> Any:
         """Return the tuple; a class of another length refuses."""
         if len(parts) != len(self.made_of._fields):  # type: ignore[attr-defined]
             raise ValueError(f"it was saved with {len(parts)} items")
-        return tuple.__new__(self.made_of, [thaw(item) for item in parts])
+        return tuple.__new__(self.made_of, walked(parts, thaw))
 
 
 class EnumForm:
@@ -275,12 +289,12 @@ class DequeForm:
 
     def parts(self, value: Any, freeze: Walk) -> Any:
         """Return the bound and the items."""
-        return [value.maxlen, [freeze(item) for item in value]]
+        return [value.maxlen, walked(value, freeze)]
 
     def build(self, parts: Any, thaw: Walk) -> Any:
         """Return the deque."""
         most, items = parts
-        return deque([thaw(item) for item in items], most)
+        return deque(walked(items, thaw), most)
 
 
 class PatternForm:

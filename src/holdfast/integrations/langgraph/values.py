@@ -25,6 +25,7 @@ from holdfast.collector import collection_paused
 from holdfast.errors import ClassNotAllowed, StateCorrupt, StateNotSerializable
 from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.forms import Form
+from holdfast.integrations.langgraph.misplaced import Damaged, Misplaced, Refused, key_step
 from holdfast.state import TranslatedList
 
 MARK: Final = "$o"
@@ -85,7 +86,7 @@ class Values:
     ) -> Any:
         try:
             return freeze(*values)
-        except _Refused as refused:
+        except Refused as refused:
             name = refused.name
             raise ClassNotAllowed(
                 name,
@@ -106,7 +107,7 @@ class Values:
         """
         try:
             return self._thaw(value)
-        except _Refused as refused:
+        except Refused as refused:
             name = refused.name
             raise ClassNotAllowed(
                 name,
@@ -116,7 +117,7 @@ class Values:
                 what=f"what is stored there is an object of the class {name}, which is not allowed "
                 f"here and was not made; it is still stored",
             ) from None
-        except _Damaged as damaged:
+        except Damaged as damaged:
             raise StateCorrupt(
                 f"thread {thread_id!r}, channel {channel!r}, {damaged.path}: {damaged}"
             ) from None
@@ -137,11 +138,7 @@ class Values:
             return tuple(self._items(value))
         form = self._by_class.get(kind)
         if form is not None:
-            try:
-                return {MARK: form.tag, "v": form.parts(value, self._freeze)}
-            except _Refused as refused:
-                refused.steps.append(f"<{form.tag}>")
-                raise
+            return {MARK: form.tag, "v": form.parts(value, self._freeze)}
         return self._other(value, kind)
 
     def _items(self, value: Any, start: int = 0) -> list[Any]:
@@ -154,8 +151,8 @@ class Values:
                     add({MARK: form.tag, "v": form.parts(item, freeze)})
                 else:
                     add(freeze(item))
-        except _Refused as refused:
-            refused.steps.append(f"[{start + len(items)}]")
+        except Refused as refused:
+            refused.inside(f"[{start + len(items)}]")
             raise
         return items
 
@@ -167,12 +164,15 @@ class Values:
             for key, item in value.items():
                 plain[key] = item if type(item) in _PLAIN else self._freeze(item)
                 odd = odd or type(key) is not str
-        except _Refused as refused:
-            refused.steps.append(f"[{key!a:.80}]")
+            if not odd:
+                return plain
+            pairs = []
+            for key, item in plain.items():
+                pairs.append([self._freeze(key), item])
+        except Refused as refused:
+            refused.inside(key_step(key))
             raise
-        if not odd:
-            return plain
-        return {MARK: _PAIRS, "v": [[self._freeze(key), item] for key, item in plain.items()]}
+        return {MARK: _PAIRS, "v": pairs}
 
     def _other(self, value: Any, kind: type) -> Any:
         if isinstance(value, BaseException):
@@ -190,7 +190,7 @@ class Values:
                 return self._dict(value)
             if isinstance(value, list):
                 return self._items(value)
-        raise _Refused(f"{kind.__module__}.{kind.__qualname__}")
+        raise Refused(f"{kind.__module__}.{kind.__qualname__}")
 
     def _thaw(self, value: Any) -> Any:
         kind = type(value)
@@ -207,11 +207,9 @@ class Values:
     def _thaw_items(self, value: Any) -> list[Any]:
         items: list[Any] = []
         add, thaw, form_of = items.append, self._thaw, self._by_tag.get
-        form: Form | None = None
         tag: Any = ""
         try:
             for item in value:
-                form = None
                 if (
                     type(item) is dict
                     and type(tag := item.get(MARK)) is str
@@ -220,14 +218,12 @@ class Values:
                     add(form.build(item.get("v"), thaw))
                 else:
                     add(thaw(item))
-        except (_Refused, _Damaged) as refused:
-            if form is not None:
-                refused.steps.append(f"<{tag}>")
-            refused.steps.append(f"[{len(items)}]")
+        except Misplaced as wrong:
+            wrong.inside(f"[{len(items)}]")
             raise
         except _UNUSABLE as error:
             damaged = _unusable(str(tag), error)
-            damaged.steps.append(f"[{len(items)}]")
+            damaged.inside(f"[{len(items)}]")
             raise damaged from None
         return items
 
@@ -237,8 +233,8 @@ class Values:
         try:
             for key, item in value.items():
                 plain[key] = item if type(item) in _PLAIN else self._thaw(item)
-        except (_Refused, _Damaged) as refused:
-            refused.steps.append(f"[{key!a:.80}]")
+        except Misplaced as wrong:
+            wrong.inside(key_step(key))
             raise
         return plain
 
@@ -249,54 +245,35 @@ class Values:
             return self._built(form, tag, parts)
         try:
             if tag == _PAIRS:
-                return {self._thaw(key): self._thaw(item) for key, item in parts or ()}
+                return self._thaw_pairs(parts or ())
             if tag == _SET:
                 return set(self._thaw_items(parts))
             if tag == _FROZENSET:
                 return frozenset(self._thaw_items(parts))
-        except (_Refused, _Damaged) as refused:
-            refused.steps.append(f"<{tag}>")
-            raise
         except _UNUSABLE as error:
             raise _unusable(tag, error) from None
-        raise _Refused(f"{tag!a:.200}".strip("'"))
+        raise Refused(f"{tag!a:.200}".strip("'"))
+
+    def _thaw_pairs(self, pairs: Any) -> dict[Any, Any]:
+        key: Any = None
+        plain = {}
+        try:
+            for key, item in pairs:
+                plain[self._thaw(key)] = self._thaw(item)
+        except Misplaced as wrong:
+            wrong.inside(key_step(key))
+            raise
+        return plain
 
     def _built(self, form: Form, tag: str, parts: Any) -> Any:
         try:
             return form.build(parts, self._thaw)
-        except (_Refused, _Damaged) as refused:
-            refused.steps.append(f"<{tag}>")
-            raise
         except _UNUSABLE as error:
             raise _unusable(tag, error) from None
 
 
-class _Misplaced(Exception):
-    """Something wrong inside a value. Each level that it passes adds its step to the path."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.steps: list[str] = []
-
-    @property
-    def path(self) -> str:
-        return "$" + "".join(reversed(self.steps))
-
-
-class _Refused(_Misplaced):
-    """An object of a class that is not allowed."""
-
-    @property
-    def name(self) -> str:
-        return str(self)
-
-
-class _Damaged(_Misplaced):
-    """Parts from which no object of the class can be made."""
-
-
-def _unusable(tag: str, error: Exception) -> _Damaged:
-    return _Damaged(f"the stored {tag} cannot be made again: {type(error).__name__}: {error}")
+def _unusable(tag: str, error: Exception) -> Damaged:
+    return Damaged(f"the stored {tag} cannot be made again: {type(error).__name__}: {error}")
 
 
 def _shown(error: BaseException) -> str:
