@@ -16,6 +16,7 @@ from holdfast.conversations import Change, Conversations, Draft, Version, joined
 from holdfast.errors import InvalidConfiguration, InvalidIdentifier, StaleWriter
 from holdfast.model import CheckpointQuery
 from holdfast.stores import Store, open_store
+from tests.memory import holds
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -330,3 +331,19 @@ def test_a_store_is_closed_by_who_opened_it(tmp_path: Path) -> None:
 def test_ids_of_several_parts_stay_apart() -> None:
     assert joined("a", "b") == "a/b"
     assert len({joined("a/b", "c"), joined("a", "b/c"), joined("a%2Fb", "c")}) == 3
+
+
+@pytest.mark.parametrize("namespace", [None, ""], ids=["all namespaces", "one namespace"])
+def test_what_is_erased_does_not_stay_in_memory(
+    conversations: Conversations, namespace: str | None
+) -> None:
+    gone = "gone for good " * 500
+    conversations.change("t", adding(gone))
+    conversations.change("other", adding("kept"))
+    assert items(conversations) == [gone]
+    assert holds(conversations, gone)
+    conversations.erase("t", namespace)
+    assert not holds(conversations, gone)
+    assert items(conversations, "other") == ["kept"]
+    conversations.change("t", adding("anew"))
+    assert items(conversations) == ["anew"]

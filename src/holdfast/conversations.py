@@ -15,7 +15,6 @@ repeats its change on what is there then:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,7 +24,6 @@ from typing import Any, Final, TypeAlias
 from holdfast.closing import Closing
 from holdfast.errors import StaleWriter
 from holdfast.ids import check_namespace, check_session_id, new_id
-from holdfast.locks import Lock
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
@@ -33,6 +31,7 @@ from holdfast.model import (
     SessionRecord,
     Trim,
 )
+from holdfast.state.cache import Cache
 from holdfast.stores import Store, open_store
 from holdfast.threads import (
     REMEMBERED_BYTES,
@@ -99,7 +98,8 @@ class Conversations(Closing):
         self._kind = kind
         self._trim = Trim(keep=check_cap(max_versions))
         self._recorders = ThreadRecorders()
-        self._latest = _Latest()
+        # The versions that were stored last.
+        self._latest: Cache[ThreadKey, Version] = Cache(REMEMBERED_BYTES)
 
     @property
     def store(self) -> Store:
@@ -141,7 +141,7 @@ class Conversations(Closing):
         """
         key = (thread_id, namespace)
         # What this process stored last is the newest as a rule; the store says when it is not.
-        last = self._latest.find(key) or self.read(*key)
+        last = self._latest.get(key) or self.read(*key)
         while True:
             draft = refusal = None
             try:
@@ -193,6 +193,7 @@ class Conversations(Closing):
             agent = thread_agent(self._store.tenant, self._kind)
             self._store.erase_threads([thread_id], namespace=namespace, agent_id=agent.id)
         self._recorders.forget_thread(thread_id)
+        self._latest.remove_where(lambda key: key[0] == thread_id)
 
     def forget_before(self, version: Version | None) -> None:
         """Remove the versions before this one, which others may have gone on from meanwhile."""
@@ -239,31 +240,8 @@ class Conversations(Closing):
                 )
                 size = encoded.size_bytes
         version = Version(stored.record, draft.state)
-        self._latest.remember(key, version, size)
+        self._latest.put(key, version, size)
         return version
-
-
-class _Latest:
-    """The versions that were stored last, as far as the memory for them reaches."""
-
-    def __init__(self) -> None:
-        self._lock = Lock(reset=self._forget)
-        self._forget()
-
-    def _forget(self) -> None:
-        self._known: OrderedDict[ThreadKey, tuple[Version, int]] = OrderedDict()
-        self._bytes = 0
-
-    def find(self, key: ThreadKey) -> Version | None:
-        return self._known.get(key, (None, 0))[0]
-
-    def remember(self, key: ThreadKey, version: Version, size: int) -> None:
-        with self._lock:
-            self._bytes -= self._known.pop(key, (None, 0))[1]
-            self._known[key] = (version, size)
-            self._bytes += size
-            while self._bytes > REMEMBERED_BYTES:
-                self._bytes -= self._known.popitem(last=False)[1][1]
 
 
 def joined(*parts: str) -> str:

@@ -145,9 +145,7 @@ class ThreadRecorders:
 
     def forget_thread(self, thread_id: str) -> None:
         """Forget a thread in all its namespaces."""
-        for key in self._known.all_keys():
-            if key[0] == thread_id:
-                self._known.remove(key)
+        self._known.remove_where(lambda key: key[0] == thread_id)
 
     def _remember(self, key: ThreadKey, recorder: Recorder, size: int) -> None:
         if size:

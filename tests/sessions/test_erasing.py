@@ -17,6 +17,7 @@ from holdfast import SessionManager
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.sessions import Session
 from holdfast.sql import TENANT_TABLES
+from tests.memory import holds
 from tests.stores.postgres_drafts import connect
 
 GONE = "gone-with-the-wind"
@@ -99,11 +100,8 @@ def traces(manager: SessionManager, kind: str, url: str, mark: str) -> list[str]
     if kind == "postgres":
         with connect(url) as connection:
             found += rows_with(connection, mark)
-    if kind == "memory":
-        tables = {
-            name: repr(value) for name, value in vars(manager.store).items() if name != "cache"
-        }
-        found += [name for name, text in tables.items() if mark in text]
+    if holds(manager, mark):
+        found.append("the memory of this process")
     return found
 
 
@@ -130,6 +128,8 @@ def rows_with(connection: psycopg.Connection[Any], mark: str) -> list[str]:
 def test_nothing_is_left_of_an_erased_session(manager: SessionManager, kind: str, url: str) -> None:
     gone, kept = work(manager, GONE), work(manager, KEPT)
     later = manager.create_session("worker", session_id="later", continues=gone.id)
+    assert gone.get_checkpoint(f"{GONE} 7").state["large"]
+    assert "the memory of this process" in traces(manager, kind, url, GONE)
     assert len(traces(manager, kind, url, GONE)) >= 3
     for session_id in (gone.id, f"{GONE}-before"):
         erased = manager.delete_session(session_id)

@@ -38,6 +38,20 @@ def test_a_value_may_be_replaced_and_removed() -> None:
     assert cache.all_keys() == ["c", "d"]
 
 
+def test_values_may_be_removed_by_what_their_keys_say_and_all_at_once() -> None:
+    cache: Cache[str, int] = Cache(max_bytes=30)
+    for number, key in enumerate(("a1", "b1", "a2")):
+        cache.put(key, number, 10)
+    cache.remove_where(lambda key: key[0] == "a")
+    assert cache.all_keys() == ["b1"]
+    cache.put("c", 4, 20)
+    assert cache.all_keys() == ["b1", "c"]
+    cache.clear()
+    assert cache.all_keys() == []
+    cache.put("d", 5, 30)
+    assert cache.get("d") == 5
+
+
 def test_what_is_larger_than_the_cache_is_not_kept() -> None:
     cache = ChunkCache(max_bytes=5)
     cache.add(b"a", b"x" * 6)

@@ -8,6 +8,7 @@ first.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from holdfast.locks import Lock
@@ -23,10 +24,10 @@ class Cache(Generic[K, V]):
 
     def __init__(self, max_bytes: int = CACHED_BYTES) -> None:
         self.max_bytes = max_bytes
-        self._lock = Lock(reset=self._forget_all)
-        self._forget_all()
+        self._lock = Lock(reset=self._empty)
+        self._empty()
 
-    def _forget_all(self) -> None:
+    def _empty(self) -> None:
         self._bytes = 0
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
@@ -54,6 +55,17 @@ class Cache(Generic[K, V]):
         """Forget a value."""
         with self._lock:
             self._bytes -= self._values.pop(key, (None, 0))[1]
+
+    def remove_where(self, matches: Callable[[K], bool]) -> None:
+        """Forget the values of all keys that match."""
+        for key in self.all_keys():
+            if matches(key):
+                self.remove(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._empty()
 
     def all_keys(self) -> list[K]:
         """Return the keys of what is known now, the least recently used first."""

@@ -146,7 +146,7 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
         """Remove chunks that nothing refers to and writes whose checkpoint never came.
 
         Safe beside running puts: a chunk that any committed checkpoint needs is never removed.
-        Writes are orphans only when they are a day old.
+        Writes are orphans only when they are a day old. This object forgets the chunks that it has read.
         """
 
     @abstractmethod

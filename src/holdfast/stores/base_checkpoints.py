@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -35,6 +35,14 @@ class CheckpointStore(ABC):
     def cache(self) -> ChunkCache:
         """The chunks that were read through this object and verified."""
         return ChunkCache()
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Forget the chunks however the block ends: what is erased is not to stay in memory."""
+        try:
+            yield
+        finally:
+            self.cache.clear()
 
     # Checkpoints -----------------------------------------------------------------------------
 

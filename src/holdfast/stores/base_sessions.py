@@ -110,7 +110,8 @@ class SessionStore(ABC):
         Its agent goes too unless somebody needs it, and what went on from it says so no more.
         Chunks that were left over before go too, as with `gc`: a writer who remembers an index chunk
         relies on what is below it, so one may never be removed without the other. Where an index
-        chunk is unreadable no chunk is removed. Returns false when there is no such session.
+        chunk is unreadable no chunk is removed. Nor does this object remember any chunk that it has
+        read. Returns false when there is no such session.
         """
 
     @abstractmethod

@@ -57,7 +57,7 @@ class MemoryChunks(MemoryTables):
             return sum(map(len, self._chunks.values()))
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
-        with self._open():
+        with self._open(), self._forgetting():
             orphans = self._orphaned_writes(self._now() - ORPHAN_AGE)
             gone = {id(record) for _, _, record in orphans}
             live, whole = reachable(self._all_roots(gone), self._read)

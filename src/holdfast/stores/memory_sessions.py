@@ -154,7 +154,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
 
     def delete_session(self, session_id: str) -> bool:
         check_filter(session_id, "session id", str)
-        with self._open():
+        with self._open(), self._forgetting():
             session = self._sessions.pop(session_id, None)
             if session is None:
                 return False
@@ -181,7 +181,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             del self._agents[agent_id]
 
     def erase_tenant(self) -> int:
-        with self._open():
+        with self._open(), self._forgetting():
             erased = len(self._sessions)
             for session in self._sessions.values():
                 for line in list(session.lines.values()):
@@ -198,7 +198,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             check_filter(session_id, "session id", str)
         check_filter(namespace, "namespace", str)
         check_filter(agent_id, "agent id", str)
-        with self._open():
+        with self._open(), self._forgetting():
             erased = 0
             found = [self._sessions[one] for one in set(session_ids) if one in self._sessions]
             snapshots: set[str] = set()

@@ -228,7 +228,7 @@ class PostgresStore(
         return int(count)
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
-        [(chunks, size, writes)] = self._rows("postgres.gc", again=True, dry_run=dry_run)
+        [(chunks, size, writes)] = self._erase("postgres.gc", again=True, dry_run=dry_run)
         return GcReport(chunks, size, writes, dry_run)
 
     def iter_checkpoint_ids(self) -> Iterator[str]:

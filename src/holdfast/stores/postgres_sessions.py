@@ -149,14 +149,14 @@ class PostgresSessions(PostgresChain):
 
     def delete_session(self, session_id: str) -> bool:
         check_filter(session_id, "session id", str)
-        [(erased,)] = self._rows("sessions.delete", id=session_id)
+        [(erased,)] = self._erase("sessions.delete", id=session_id)
         return bool(erased)
 
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
         for session_id in session_ids:
             check_filter(session_id, "session id", str)
         check_filter(namespace, "namespace", str)
-        [(erased,)] = self._rows(
+        [(erased,)] = self._erase(
             "postgres.erase_threads",
             ids=list(session_ids),
             namespace=namespace,
@@ -165,7 +165,7 @@ class PostgresSessions(PostgresChain):
         return int(erased)
 
     def erase_tenant(self) -> int:
-        [(erased,)] = self._rows("postgres.erase_tenant", again=True)
+        [(erased,)] = self._erase("postgres.erase_tenant", again=True)
         return int(erased)
 
     def copy_session(

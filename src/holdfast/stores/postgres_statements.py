@@ -287,6 +287,11 @@ def _plain_session_text(draft: NewSession) -> orjson.Fragment:
     return orjson.Fragment(_json(_session(draft)))
 
 
+def forget_sessions() -> None:
+    """Forget what puts said of their sessions, tasks among it."""
+    _plain_session_text.cache_clear()
+
+
 def _ages(trim: Trim) -> dict[str, float] | None:
     ages = {
         name: max(-_LONGEST_AGE, min(age.total_seconds(), _LONGEST_AGE))

@@ -47,7 +47,8 @@ class SealedStore(SealedTransfer):
         return self.inner.purge_expired()
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
-        return self.inner.gc(dry_run=dry_run)
+        with self._forgetting():
+            return self.inner.gc(dry_run=dry_run)
 
     def iter_checkpoint_ids(self) -> Iterator[str]:
         return self.inner.iter_checkpoint_ids()

@@ -125,13 +125,16 @@ class SealedSessions(SealedAccess):
         )
 
     def delete_session(self, session_id: str) -> bool:
-        return self.inner.delete_session(session_id)
+        with self._forgetting():
+            return self.inner.delete_session(session_id)
 
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
-        return self.inner.erase_threads(session_ids, namespace=namespace, agent_id=agent_id)
+        with self._forgetting():
+            return self.inner.erase_threads(session_ids, namespace=namespace, agent_id=agent_id)
 
     def erase_tenant(self) -> int:
-        return self.inner.erase_tenant()
+        with self._forgetting():
+            return self.inner.erase_tenant()
 
     def leftovers(self) -> list[str]:
         return self.inner.leftovers()

@@ -42,6 +42,10 @@ class SqliteAccess(Store):
     def _rows(self, name: str, values: tuple[Any, ...]) -> list[Row]:
         return self._file.read(lambda connection: all_rows(connection, name, values))
 
+    def _erase(self, work: Callable[[apsw.Connection], T]) -> T:
+        with self._forgetting():
+            return self._file.erase(work)
+
     def _list(
         self,
         convert: Callable[[Row], T],

@@ -99,7 +99,7 @@ class SqliteChunks(SqliteAccess):
                 dry_run=dry_run,
             )
 
-        return self._file.read_consistently(sweep) if dry_run else self._file.erase(sweep)
+        return self._file.read_consistently(sweep) if dry_run else self._erase(sweep)
 
     def _sweep(self, connection: apsw.Connection) -> None:
         """Remove every chunk that nothing refers to."""

@@ -201,7 +201,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
             self._sweep(connection)
             return True
 
-        return self._file.erase(erase)
+        return self._erase(erase)
 
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
         sessions = text_list(session_ids, "session id")
@@ -221,7 +221,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
             self._sweep(connection)
             return erased
 
-        return self._file.erase(erase)
+        return self._erase(erase)
 
     def erase_tenant(self) -> int:
         def erase(connection: apsw.Connection) -> int:
@@ -232,7 +232,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
                 if not connection.changes():
                     return erased
 
-        return self._file.erase(erase)
+        return self._erase(erase)
 
     def leftovers(self) -> list[str]:
         return self._file.leftovers()

@@ -19,6 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, NewSession, SessionQuery
+from holdfast.state import StateEncoder
 from holdfast.stores.base import Store
 from holdfast.testing.drafts import Contract, agent, checkpoint, session, stored, write
 
@@ -298,6 +299,28 @@ class SessionContract(Contract):
         assert store.total_bytes() == bytes_before
         assert store.read_chunks(list(own.chunks)) == dict(shared.chunks)
         assert store.gc(dry_run=True).chunks == 0
+
+    @pytest.mark.parametrize("how", ["delete_session", "erase_threads", "erase_tenant", "gc"])
+    def test_an_erasure_forgets_what_was_read(self, store: Store, how: str) -> None:
+        owner = store.create_session(session())
+        encoded = StateEncoder().encode({"text": "of the erased one only " * 1000})
+        draft = checkpoint(
+            owner.id, manifest=encoded.manifest, refs=encoded.refs, chunks=encoded.chunks
+        )
+        store.put(draft)
+        assert store.load(draft.id) is not None
+        assert store.cache.all_keys() != []
+        if how == "delete_session":
+            store.delete_session(owner.id)
+        elif how == "erase_threads":
+            store.erase_threads([owner.id], namespace="", agent_id=owner.agent_id)
+        elif how == "erase_tenant":
+            store.erase_tenant()
+        else:
+            store.delete_checkpoints([draft.id])
+            store.gc()
+        assert store.cache.all_keys() == []
+        assert store.load(draft.id) is None
 
     def test_an_agent_goes_with_the_last_session_that_needs_it(self, store: Store) -> None:
         boss = store.create_agent(agent())

@@ -26,6 +26,7 @@ from holdfast.errors import (
 from holdfast.integrations.langgraph import HoldfastSaver
 from holdfast.stores import open_store
 from tests.integrations.langgraph.graphs import Questions, at, checkpoint, id_of
+from tests.memory import holds
 
 
 def ids(saver: HoldfastSaver, *args: Any, **kwargs: Any) -> list[str]:
@@ -150,7 +151,7 @@ def test_reading_asks_once_for_each_part_and_never_for_each_checkpoint(url: str)
             stored = saver.put(stored, checkpoint({"messages": messages.copy()}), {}, {})
             saver.put_writes(stored, [("messages", [messages[-1]]), ("x", None)], "task")
         for limit, allowed in ((1, 8), (20, 8), (60, 8)):
-            saver.store.cache._forget_all()
+            saver.store.cache.clear()
             with Questions(saver.store).counted() as asked:
                 found = list(saver.list(at(), limit=limit))
             assert len(found) == limit
@@ -161,7 +162,7 @@ def test_reading_asks_once_for_each_part_and_never_for_each_checkpoint(url: str)
             # One a level of references, one for the content, one for that of the writes.
             assert asked.count("read_chunks") <= 5
             assert len(asked) <= allowed
-        saver.store.cache._forget_all()
+        saver.store.cache.clear()
         with Questions(saver.store).counted() as asked:
             saver.get_tuple(at())
         assert len(asked) <= 8
@@ -374,6 +375,30 @@ class TestThreads:
         with pytest.raises(InvalidFilter):
             saver.prune(["t"], **wrong)
         assert ids(saver, at()) == ["b", "a"]
+
+    @pytest.mark.parametrize("how", ["delete_thread", "delete_for_runs", "prune"])
+    def test_what_is_erased_does_not_stay_in_memory(self, saver: HoldfastSaver, how: str) -> None:
+        gone, kept = (f"{word} for good" for word in ("gone", "kept"))
+        for thread_id, name, text in (("t", "a", gone), ("other", "b", kept), ("t", "c", "newest")):
+            messages = [HumanMessage(f"{n} {text} " * 100, id=str(n)) for n in range(40)]
+            values = {"messages": messages, "text": f"{text} " * 2000}
+            saver.put(at(thread_id), checkpoint(values, name), {"run_id": name}, {})
+            stored = at(thread_id, name)
+            saver.put_writes(stored, [("messages", messages)], "task")
+            assert saver.get_tuple(stored) is not None
+        del messages, values
+        assert holds(saver, gone)
+        if how == "delete_thread":
+            saver.delete_thread("t")
+        elif how == "delete_for_runs":
+            saver.delete_for_runs(["a"])
+        else:
+            saver.prune(["t"])
+        assert not holds(saver, gone)
+        assert ids(saver, at()) == ([] if how == "delete_thread" else ["c"])
+        found = saver.get_tuple(at("other"))
+        assert found is not None
+        assert kept in found.checkpoint["channel_values"]["text"]
 
 
 class TestOpening:

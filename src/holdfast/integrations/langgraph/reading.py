@@ -43,6 +43,10 @@ class Reader:
         # Mostly the newest checkpoint of a line is read, again and again, and only grows.
         self._parsed: Cache[tuple[str, str], ParsedLists] = Cache()
 
+    def forget_thread(self, thread_id: str) -> None:
+        """Forget the lists of a thread that were read."""
+        self._parsed.remove_where(lambda line: line[0] == thread_id)
+
     def find(self, place: Place) -> CheckpointRecord | None:
         """Return the record of a place, of the latest checkpoint if it names none, or None."""
         query = CheckpointQuery(

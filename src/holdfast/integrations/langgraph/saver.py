@@ -310,7 +310,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """Erase a thread in all its namespaces, and at once what nothing else refers to."""
         thread_id = thread_of(thread_id)
         self._store.delete_session(thread_id)
-        self._recorders.forget_thread(thread_id)
+        self._forget([thread_id])
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Erase the checkpoints of runs, in all threads, with their pending writes.
@@ -327,6 +327,13 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             self._store.delete_checkpoints(pruning.surplus(records, keep=rest))
         if gone:
             self._store.gc()
+            self._forget(gone)
+
+    def _forget(self, thread_ids: Iterable[str]) -> None:
+        """Let nothing that was erased stay in the memory of this process."""
+        for thread_id in thread_ids:
+            self._recorders.forget_thread(thread_id)
+            self._reader.forget_thread(thread_id)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its namespaces and writes into a new one; contents are shared.
@@ -366,6 +373,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             removed += self._store.delete_checkpoints(surplus, spare_restoring=True)
         if removed:
             self._store.gc()
+            self._forget(threads)
 
     # LangGraph's other wishes --------------------------------------------------------------------
 
