@@ -16,8 +16,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.errors import DigestMismatch, IntegrityError, StoreReadOnly
-from holdfast.model import CheckpointQuery, EffectQuery, WriteCopy
+from holdfast.model import (
+    Chain,
+    CheckpointQuery,
+    EffectQuery,
+    EffectRecord,
+    SessionCopy,
+    WriteCopy,
+)
 from holdfast.state import decode_state
+from holdfast.state.cache import ChunkCache
 from holdfast.state.refs import digest_text
 from holdfast.stores.base import Store
 from holdfast.stores.chain import breaks
@@ -111,8 +119,17 @@ def verify_store(
     ``progress`` is called with the count of checkpoints so far. What is removed while this runs is
     passed over.
     """
-    verification = _Verification(store, progress or (lambda _: None))
+    verification = _Verification(store)
+    if progress is not None:
+        verification.progress = progress
     return verification.deep() if deep else verification.plain()
+
+
+def verify_session(store: Store, copy: SessionCopy) -> tuple[Damage, ...]:
+    """Decode all that a session consists of, and derive its hash chain anew; return what is damaged."""
+    verification = _Verification(store)
+    verification.session(copy)
+    return tuple(verification.damaged)
 
 
 @dataclass(slots=True)
@@ -120,7 +137,9 @@ class _Verification:
     """One walk through a store."""
 
     store: Store
-    progress: Callable[[int], None]
+    progress: Callable[[int], None] = lambda _: None
+    # What several checkpoints share is read and hashed for the first of them.
+    cache: ChunkCache = field(default_factory=ChunkCache)
     damaged: list[Damage] = field(default_factory=list)
     good: list[str] = field(default_factory=list)
     checked: int = 0
@@ -157,13 +176,29 @@ class _Verification:
             released=tuple(sorted(released)),
         )
 
+    def session(self, copy: SessionCopy) -> None:
+        session_id = copy.session.id
+        chain = self.store.read_chain(session_id)
+        if chain is not None:
+            self._breaks(chain)
+        self._checkpoints((one.id for one in copy.checkpoints), session_id)
+        for write in copy.writes:
+            self._write(write, session_id)
+        for effect in copy.effects:
+            self._effect(effect)
+
+    def _breaks(self, chain: Chain) -> None:
+        for checkpoint_id, reason in breaks(chain):
+            place = reason if checkpoint_id is None else f"{reason} (seen at {checkpoint_id})"
+            self.damaged.append(Damage(None, CHAIN_BROKEN, place, chain.session_id))
+
     def _checkpoints(self, checkpoint_ids: Iterator[str], session_id: str | None = None) -> None:
         for checkpoint_id in checkpoint_ids:
             try:
                 payload = self.store.read_payload(checkpoint_id, anyway=True)
                 if payload is None:
                     continue
-                decode_state(payload, self.store.read_chunks)
+                decode_state(payload, self.store.read_chunks, cache=self.cache)
                 self.good.append(checkpoint_id)
             except IntegrityError as error:
                 if self._is_gone(checkpoint_id):
@@ -181,9 +216,7 @@ class _Verification:
         chain = self.store.read_chain(session_id)
         if chain is None:
             return
-        for checkpoint_id, reason in breaks(chain):
-            place = reason if checkpoint_id is None else f"{reason} (seen at {checkpoint_id})"
-            self.damaged.append(Damage(None, CHAIN_BROKEN, place, session_id))
+        self._breaks(chain)
         ids = [one.checkpoint_id for one in chain.links]
         self._checkpoints(iter([*ids, *chain.unlinked]), session_id)
         try:
@@ -210,7 +243,7 @@ class _Verification:
     def _write(self, write: WriteCopy, session_id: str) -> None:
         record = write.record
         try:
-            decode_state(record.payload, self.store.read_chunks)
+            decode_state(record.payload, self.store.read_chunks, cache=self.cache)
         except IntegrityError as error:
             place = (session_id, write.namespace, [record.external_id])
             if record in self.store.list_writes(*place):
@@ -234,21 +267,22 @@ class _Verification:
         return len(digests)
 
     def _effects(self) -> int:
-        effects = 0
         try:
             done = self.store.list_effects(EffectQuery(status="done"))
         except IntegrityError as error:
             done = []
             self.damaged.append(Damage(None, error.code, str(error)))
-        for record in done:
-            if record.payload is None:
-                continue
-            try:
-                decode_state(record.payload, self.store.read_chunks)
-            except IntegrityError as error:
-                place = (record.session_id, record.key, record.occurrence)
-                if self.store.list_effects(EffectQuery(*place)) != [record]:
-                    continue
-                self.damaged.append(Damage(None, error.code, str(error), *place))
-            effects += 1
-        return effects
+        return sum(map(self._effect, done))
+
+    def _effect(self, record: EffectRecord) -> bool:
+        """Read a result back; false when there is none, or no longer this one."""
+        if record.payload is None:
+            return False
+        try:
+            decode_state(record.payload, self.store.read_chunks, cache=self.cache)
+        except IntegrityError as error:
+            place = (record.session_id, record.key, record.occurrence)
+            if self.store.list_effects(EffectQuery(*place)) != [record]:
+                return False
+            self.damaged.append(Damage(None, error.code, str(error), *place))
+        return True

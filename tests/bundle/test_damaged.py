@@ -12,7 +12,9 @@ from holdfast import SessionManager
 from holdfast.errors import CheckpointQuarantined, DigestMismatch, IntegrityError, SnapshotCorrupt
 from holdfast.model import SessionQuery
 from holdfast.sessions import Session
-from tests.bundle.conftest import Open
+from holdfast.sessions.portable import CopyReport
+from holdfast.state.refs import digests_in
+from tests.bundle.conftest import Open, work
 from tests.workspace.pictures import git
 
 LEFT_OUT = "--checkpoint NAME, or --latest"
@@ -71,25 +73,90 @@ def test_a_refused_export_writes_nothing_and_says_how_to_leave_the_damaged_one_o
     assert theirs.get_session(session.id).state == {"text": "3 " * 20_000}
 
 
-def test_a_refused_copy_leaves_nothing_to_be_seen_and_names_the_way_for_the_others(
-    damaged: tuple[Session, SessionManager], open_at: Open
-) -> None:
-    _, manager = damaged
-    manager.create_session("tester", session_id="another").save_checkpoint("one", state={"n": 1})
-    theirs = open_at("b")
-    target = theirs.project_dir / ".agents" / "sessions.db"
-    with pytest.raises((CheckpointQuarantined, DigestMismatch)) as refused:
-        manager.copy_to(target)
-    assert str(refused.value).startswith("session the session was not copied: ")
-    assert "Nothing of it is to be seen in the target" in str(refused.value)
-    assert "naming them (session_ids=, SESSIONS)" in str(refused.value)
-    assert theirs.store.list_sessions(SessionQuery()) == []
-    theirs.gc()
-    assert list(theirs.store.iter_digests()) == []
+def outcomes(reports: list[CopyReport]) -> dict[str, str]:
+    return {one.session_id: one.outcome for one in reports}
 
-    [copied] = manager.copy_to(target, ["another"])
-    assert copied.outcome == "copied"
-    assert theirs.get_session("another").state == {"n": 1}
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_of_a_damaged_session_nothing_arrives_and_all_others_do(
+    damaged: tuple[Session, SessionManager],
+    open_at: Open,
+    kind: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    session, manager = damaged
+    manager.create_session("tester", session_id="after").save_checkpoint("one", state={"n": 1})
+    theirs = open_at("b", request.getfixturevalue("postgres_url") if kind == "postgres" else None)
+    target = theirs.store.url if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    expected = {"the session": "damaged", "after": "copied"}
+    assert outcomes(manager.copy_to(target, dry_run=True)) == expected
+    assert theirs.store.list_sessions(SessionQuery()) == []
+    reports = manager.copy_to(target)
+    assert outcomes(reports) == expected
+    [found] = reports[0].damaged
+    assert (found.checkpoint_id, found.code) == (
+        session.get_checkpoint("save 2").id,
+        DigestMismatch.code,
+    )
+    assert (reports[0].checkpoints, reports[1].damaged) == (3, ())
+    # Not a row, not an agent, not a chunk, not a file.
+    [arrived] = theirs.store.list_sessions(SessionQuery())
+    assert theirs.get_session(arrived.id).state == {"n": 1}
+    assert [one.id for one in theirs.store.list_agents()] == [arrived.agent_id]
+    assert theirs.store.gc(dry_run=True).chunks == 0
+    assert theirs.store.sweep_packs(dry_run=True).packs == 0
+    assert outcomes(manager.copy_to(target)) == {"the session": "damaged", "after": "present"}
+
+
+@pytest.mark.parametrize("what", ["write", "effect", "chain", "row"])
+def test_whatever_of_a_session_is_damaged_it_stays_behind(open_at: Open, what: str) -> None:
+    manager = open_at("a")
+    session = work(manager)
+    path = manager.project_dir / ".agents" / "sessions.db"
+    database = apsw.Connection(str(path))
+    if what == "chain":
+        # As if somebody had taken out a checkpoint that a later one still names.
+        database.execute("DELETE FROM session_checkpoints WHERE name = 'save 2'")
+    elif what == "row":
+        database.execute("UPDATE session_checkpoints SET description = 'x' WHERE name = 'save 2'")
+    else:
+        table = {"write": "checkpoint_writes", "effect": "effects"}[what]
+        [(refs,)] = database.execute(f"SELECT refs FROM {table} WHERE length(refs) > 0")
+        [(digest, _), *_] = digests_in(refs)
+        database.execute("UPDATE chunks SET data = zeroblob(9) WHERE digest = ?", (digest,))
+    database.close()
+    target = open_at("b")
+    reports = manager.copy_to(target.store.url)
+    assert outcomes(reports) == {"the plan": "copied", session.id: "damaged"}
+    assert [one.id for one in target.store.list_sessions(SessionQuery())] == ["the plan"]
+    assert target.store.gc(dry_run=True).chunks == 0
+
+
+def test_damage_in_the_target_holds_up_no_other_session(open_at: Open) -> None:
+    manager = open_at("a")
+    for name in ("first", "second"):
+        manager.create_session("tester", session_id=name).save_checkpoint("one", state={"n": name})
+    target = open_at("b")
+    manager.copy_to(target.store.url, ["first"])
+    database = apsw.Connection(str(target.project_dir / ".agents" / "sessions.db"))
+    database.execute("UPDATE session_checkpoints SET state_snapshot = state_snapshot || ' '")
+    database.close()
+    reports = manager.copy_to(target.store.url)
+    assert outcomes(reports) == {"first": "damaged", "second": "copied"}
+    assert "has it already, damaged" in reports[0].damaged[0].reason
+
+
+def test_a_session_that_is_erased_meanwhile_is_passed_over(open_at: Open) -> None:
+    manager = open_at("a")
+    for name in ("first", "second"):
+        manager.create_session("tester", session_id=name).save_checkpoint("one", state={"n": name})
+    target = open_at("b")
+
+    def erase_second(done: int, total: int) -> None:
+        if manager.store.find_session("second") is not None:
+            manager.store.delete_session("second")
+
+    assert outcomes(manager.copy_to(target.store.url, progress=erase_second)) == {"first": "copied"}
 
 
 @pytest.mark.parametrize(
@@ -110,8 +177,9 @@ def test_damaged_files_stay_behind_and_the_states_may_go_alone(
     target = tmp_path / "all.tar"
     with pytest.raises(SnapshotCorrupt, match=r"not exported: .*files=False \(--no-files\)"):
         manager.export_session(session.id, target)
-    with pytest.raises(SnapshotCorrupt, match=r"not copied: .*files=False \(--no-files\)"):
-        manager.copy_to(postgres_url)
+    for dry_run in (True, False):
+        [left] = manager.copy_to(postgres_url, dry_run=dry_run)
+        assert (left.outcome, left.damaged[0].code) == ("damaged", SnapshotCorrupt.code)
     assert not target.exists()
     theirs = open_at("b", postgres_url)
     assert theirs.store.list_sessions(SessionQuery()) == []

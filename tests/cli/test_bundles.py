@@ -161,7 +161,34 @@ def test_what_is_in_quarantine_is_left_out_as_the_refusal_says(cli: CommandLine)
     assert "--latest" in refused.err
     assert sorted(Path.cwd().iterdir()) == before
     assert "1 checkpoint" in cli.ok("export", session_id, "--latest")
-    refused = cli("copy", ".agents/sessions.db", "other.db")
-    assert (refused.code, refused.out) == (5, "")
-    assert f"session {session_id} was not copied" in refused.err
-    assert cli.json("sessions", "--url", "other.db") == {"sessions": []}
+
+
+def test_a_damaged_session_is_left_out_of_a_copy_and_named(cli: CommandLine) -> None:
+    session_id = saved(cli)
+    with SessionManager.open() as manager:
+        manager.create_session("tester", session_id="other").save_checkpoint("x", state={})
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE session_checkpoints SET label = 'altered' WHERE name = 'two'")
+    database.close()
+    answer = cli("copy", ".agents/sessions.db", "other.db", "--json")
+    assert answer.code == 5
+    by_id = {one["session_id"]: one for one in json.loads(answer.out)["copy"]["sessions"]}
+    assert {id_: one["outcome"] for id_, one in by_id.items()} == {
+        session_id: "damaged",
+        "other": "copied",
+    }
+    [found] = by_id[session_id]["damaged"]
+    assert found["code"] == "checkpoint_altered"
+    assert by_id["other"]["damaged"] == []
+    [arrived] = cli.json("sessions", "--url", "other.db")["sessions"]
+    assert arrived["id"] == "other"
+
+    told = cli("copy", ".agents/sessions.db", "other.db")
+    assert told.code == 5
+    assert f"left out {session_id}  {found['checkpoint_id']}: {found['reason']}" in told.out
+    assert "holdfast doctor --salvage NEW" in told.out
+    # What the advice says: the rest of it is saved, and then copied whole.
+    assert cli("doctor", "--salvage", "saved.db").code == 5
+    cli.ok("copy", "saved.db", "third.db")
+    names = cli.json("log", session_id, "--url", "third.db")["checkpoints"]
+    assert [one["name"] for one in names] == ["one"]

@@ -288,10 +288,15 @@ class ProjectFiles:
         packs = self._store.sweep_packs(dry_run=dry_run)
         return snapshots, packs
 
-    def problems(self) -> dict[str, str]:
-        """Return what is wrong with the files of which checkpoint, each object hashed anew."""
+    def problems(self, records: Iterable[CheckpointRecord] | None = None) -> dict[str, str]:
+        """Return what is wrong with the files of which checkpoint, each object hashed anew.
+
+        Those that are still with the server only are not looked at.
+        """
+        if records is None:
+            records = self._store.list_checkpoints(CheckpointQuery())
         named: dict[str, list[str]] = {}
-        for record in self._store.list_checkpoints(CheckpointQuery()):
+        for record in records:
             if record.workspace_commit is not None:
                 named.setdefault(record.workspace_commit, []).append(record.id)
         held = {commit for commit in named if self.workspace.has(commit)}

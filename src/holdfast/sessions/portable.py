@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -43,11 +43,13 @@ from holdfast.sessions.briefing import brief_to_go
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
+from holdfast.sessions.upkeep import damaged_files
 from holdfast.stores import keys_at_hand
 from holdfast.stores.base import Store
+from holdfast.verification import Damage, verify_session
 
 Outcome: TypeAlias = Literal["imported", "present"]
-Copied: TypeAlias = Literal["copied", "present", "different"]
+Copied: TypeAlias = Literal["copied", "present", "different", "damaged"]
 
 _NO_FILES: Final = (
     "has files, and files are left alone here (workspace=False, or capture = false in the "
@@ -57,11 +59,6 @@ _ONE_ALONE: Final = (
     "Nothing was written, and nothing is lost here. Leave out what is damaged: checkpoint= "
     "(--checkpoint NAME, or --latest for the newest one that is not in quarantine) exports one that is "
     "whole; `holdfast verify --deep` finds all that are not"
-)
-_OTHERS: Final = (
-    "Nothing of it is to be seen in the target, nothing is lost here, and sessions that were copied before "
-    "it are whole there. Copy the others by naming them (session_ids=, SESSIONS), and take what is whole "
-    "of this one along with `holdfast export --checkpoint NAME` or `--latest`"
 )
 _FILES_STAY: Final = "The states alone go with files=False (--no-files)"
 _ATTEMPTS: Final = 5
@@ -85,7 +82,8 @@ class CopyReport:
     """What came of copying one session.
 
     ``different`` means that the target has a session of that id with other content, which was left as
-    it is. With ``dry_run`` it is what would come of it.
+    it is. ``damaged`` means that the session does not verify, and was left out: the findings are in
+    ``damaged``. With ``dry_run`` it is what would come of it.
     """
 
     session_id: str
@@ -94,6 +92,7 @@ class CopyReport:
     chunks: int
     snapshots: int
     dry_run: bool = False
+    damaged: tuple[Damage, ...] = ()
 
 
 def export_session(
@@ -240,11 +239,16 @@ def copy_sessions(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[CopyReport]:
-    """Copy sessions from one store into another, one after the other; see `SessionManager.copy_to`."""
+    """Copy sessions from one store into another, one after the other; see `SessionManager.copy_to`.
+
+    One that is erased meanwhile is passed over.
+    """
     for session_id in session_ids:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                yield _copy_one(source, target, session_id, files, dry_run, progress)
+                report = _copy_one(source, target, session_id, files, dry_run, progress)
+                if report is not None:
+                    yield report
                 break
             except CheckpointNotFound:
                 # Its rules removed one meanwhile; the next look sees it without.
@@ -262,43 +266,55 @@ def _copy_one(
     files: bool,
     dry_run: bool,
     progress: Progress | None,
-) -> CopyReport:
+) -> CopyReport | None:
     (origin, their_files), (store, our_files) = source, target
-    refusing = partial(_refusing, f"session {session_id} was not copied", _OTHERS)
-    with refusing():
+    report = CopyReport(session_id, "damaged", 0, 0, 0, dry_run)
+    delivered = False
+    try:
         found = origin.read_session(session_id)
         if found is None:
-            raise CheckpointNotFound(f"session {session_id} was erased meanwhile")
+            return None
+        commits = _commits(found) if files else []
+        if commits and (their_files is None or our_files is None):
+            raise WorkspaceRefused(f"session {session_id} {_NO_FILES}")
+        report = replace(report, checkpoints=len(found.checkpoints), snapshots=len(commits))
+        if store.find_session(session_id) is None:
+            # All of it is looked at before any of it leaves.
+            damaged = [*verify_session(origin, found)]
+            if commits and their_files is not None:
+                damaged += damaged_files(their_files, found.checkpoints)
+            if damaged:
+                return replace(report, damaged=tuple(damaged))
         move = move_from(origin, found)
-    commits = list(
-        dict.fromkeys(one.workspace_commit for one in found.checkpoints if one.workspace_commit)
-    )
-    if not files:
-        commits = []
-    if commits and (their_files is None or our_files is None):
-        raise WorkspaceRefused(f"session {session_id} {_NO_FILES}")
-    same = is_same(store, move.copy, move.states)
-    outcome: Copied = "copied" if same is None else "present" if same else "different"
-    if same is not False and not dry_run:
-        with ExitStack() as stack:
-            required = False
-            if commits and their_files is not None and our_files is not None:
-                stack.enter_context(our_files.workspace.saving())
-                with refusing():
+        report = replace(report, chunks=len(move.indexes) + len(move.leaves))
+        same = _is_same_there(store, move)
+        if same is not False and not dry_run:
+            with ExitStack() as stack:
+                if commits and their_files is not None and our_files is not None:
+                    stack.enter_context(our_files.workspace.saving())
                     our_files.take_over(their_files, commits)
-                required = our_files.shared
-            if same is None:
-                with refusing():
+                if same is None:
+                    required = bool(commits) and our_files is not None and our_files.shared
                     delivered = _deliver(move, store, pack_required=required, progress=progress)
-                if delivered:
-                    verify_delivered(move, store, session_id)
-                else:
-                    outcome = "present"
-    return CopyReport(
-        session_id=session_id,
-        outcome=outcome,
-        checkpoints=len(found.checkpoints),
-        chunks=len(move.indexes) + len(move.leaves),
-        snapshots=len(commits),
-        dry_run=dry_run,
+    except IntegrityError as error:
+        return replace(report, damaged=(Damage(None, error.code, str(error), session_id),))
+    if delivered:
+        verify_delivered(move, store, session_id)
+    would = same is None and dry_run
+    outcome: Copied = (
+        "different" if same is False else "copied" if delivered or would else "present"
     )
+    return replace(report, outcome=outcome)
+
+
+def _commits(copy: SessionCopy) -> list[str]:
+    """Return the snapshots that a session names, each once."""
+    named = (one.workspace_commit for one in copy.checkpoints)
+    return list(dict.fromkeys(commit for commit in named if commit))
+
+
+def _is_same_there(store: Store, move: Move) -> bool | None:
+    try:
+        return is_same(store, move.copy, move.states)
+    except IntegrityError as error:
+        raise type(error)(f"{store.url} has it already, damaged: {error}") from error

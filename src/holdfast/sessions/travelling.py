@@ -146,7 +146,8 @@ class TravellingSessions(ABC):
 
         Each arrives whole, with its files, and is read back and compared. What is there already is
         not copied again, so that this can be repeated after it was killed. A session that the other
-        store has with other content stays as it is there and is reported as ``different``.
+        store has with other content stays as it is there and is reported as ``different``. One that
+        does not verify is reported as ``damaged``, with the findings, and nothing of it is copied.
 
         ``keys`` are those of the other store, as for `SessionManager.open`. What is sealed here is
         not copied into a store of plain text, unless ``unsealed`` asks for one.

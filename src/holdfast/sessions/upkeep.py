@@ -5,12 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.errors import InvalidFilter, SnapshotCorrupt
-from holdfast.model import CheckpointQuery, GcReport, PackReport, SessionUsage, utc_now
+from holdfast.model import (
+    CheckpointQuery,
+    CheckpointRecord,
+    GcReport,
+    PackReport,
+    SessionUsage,
+    utc_now,
+)
 from holdfast.retention import Decision, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
@@ -87,8 +94,14 @@ def verify(
     report = verify_store(store, deep=deep, progress=progress)
     if files is None:
         return report
-    damaged = [
+    return replace(report, damaged=(*report.damaged, *damaged_files(files)))
+
+
+def damaged_files(
+    files: ProjectFiles, records: Iterable[CheckpointRecord] | None = None
+) -> list[Damage]:
+    """Return the checkpoints, of those or of all, whose files are damaged."""
+    return [
         Damage(checkpoint, SnapshotCorrupt.code, why)
-        for checkpoint, why in files.problems().items()
+        for checkpoint, why in files.problems(records).items()
     ]
-    return replace(report, damaged=(*report.damaged, *damaged))

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Final
 
 import click
 
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import Column, answer, one_line, plural, print_line, print_table
 from holdfast.cli.progress import progress_bar
-from holdfast.errors import ConflictError
+from holdfast.errors import ConflictError, IntegrityError
+
+_ADVICE: Final = (
+    "Nothing of these arrived, and nothing is lost here. To take along what is whole of them: holdfast "
+    "doctor --salvage NEW makes a new file of all that verifies; holdfast export --checkpoint NAME, or "
+    "--latest, takes one checkpoint; where only files are damaged, --no-files copies the states"
+)
 
 
 @click.command("copy", short_help="Copy sessions from one store to another.")
@@ -40,6 +47,8 @@ def command(
 
     Each session arrives whole or not at all. After an interruption repeat the command: it goes on where it
     was. A session that the target has with other content stays as it is there, and the exit code is 4.
+    Nothing of a session that is damaged arrives: it is named with the reasons, the others are copied, and
+    the exit code is 5.
 
     With a key in the environment a new target is sealed. This is how a store of plain text becomes a sealed
     one, and with --unsealed the other way round.
@@ -65,7 +74,7 @@ def command(
             progress=bar,
             unsealed=unsealed,
         )
-    different = [one for one in copied if one.outcome == "different"]
+    outcomes = {one.outcome for one in copied}
     if common.json:
         answer({"copy": {"sessions": [asdict(one) for one in reversed(copied)]}})
     else:
@@ -81,12 +90,26 @@ def command(
                 for one in reversed(copied)
             ],
         )  # fmt: skip
+        for one in copied:
+            for found in one.damaged:
+                why = (
+                    f"{one_line(one.session_id)}  {one_line(found.what)}: {one_line(found.reason)}"
+                )
+                print_line(("left out ", "bold red"), why)
+        if "damaged" in outcomes:
+            print_line((_ADVICE, "dim"))
         done = sum(one.outcome == "copied" for one in copied)
         print_line(f"{plural(done, 'session')} {'to copy' if dry_run else 'copied'}")
-    if different:
+    if "damaged" in outcomes:
+        ctx.exit(IntegrityError.exit_code)
+    if "different" in outcomes:
         ctx.exit(ConflictError.exit_code)
 
 
 def _said(outcome: str, dry_run: bool) -> str:
-    known = {"present": "is there already", "different": "differs there: left alone"}
+    known = {
+        "present": "is there already",
+        "different": "differs there: left alone",
+        "damaged": "damaged: left out",
+    }
     return known.get(outcome, "would be copied" if dry_run else "copied and compared")
