@@ -1,18 +1,23 @@
-"""What a put costs a server: rows that it reads, connections that it takes."""
+"""What puts and steps cost a server: rows that they read, connections that they take."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from psycopg import Connection
 
+from holdfast.effects import Call, Ledger
 from holdfast.savers import CheckpointConfig, StoreCheckpointSaver
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_statements import put_statement
+from holdfast.testing.drafts import session
 from tests.stores.postgres_drafts import checkpoint_draft, connect, schema_of
 
 _ROWS_READ = """
 SELECT relname, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
 FROM pg_stat_xact_user_tables WHERE schemaname = %s
 """
+_ROWS_READ_SO_FAR = _ROWS_READ.replace("_xact", "")
 
 
 @pytest.fixture
@@ -61,3 +66,32 @@ def test_a_saver_puts_with_one_statement_whatever_the_parent_is(store: PostgresS
         before = pool.get_stats()["requests_num"]
         saver.put(config, {"step": 1})
         assert pool.get_stats()["requests_num"] - before == 1
+
+
+@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "started and done"])
+def test_a_step_reads_as_many_rows_after_many_others_as_after_a_few(
+    store: PostgresStore, postgres_url: str, idempotent: bool
+) -> None:
+    """The server keeps the plan that it made while there were a few."""
+    schema = schema_of(postgres_url)
+
+    def rows_read() -> int:
+        def ask(connection: Connection[Any]) -> int:
+            connection.execute("SELECT pg_stat_force_next_flush()")
+            return int(dict(connection.execute(_ROWS_READ_SO_FAR, [schema]).fetchall())["effects"])
+
+        return store._link.run(ask)
+
+    ledger = Ledger(store, store.create_session(session()).id)
+
+    def read_by_steps(numbers: range) -> int:
+        before = rows_read()
+        for number in numbers:
+            ledger.run(Call("step", lambda n: n, (number,), idempotent=idempotent))
+        return rows_read() - before
+
+    read_by_steps(range(10))
+    few = read_by_steps(range(10, 20))
+    read_by_steps(range(20, 60))
+    assert read_by_steps(range(60, 70)) == few
+    assert few <= 2 * 10

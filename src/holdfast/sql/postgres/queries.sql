@@ -412,7 +412,7 @@ WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND s.id = %(sess
     -- Content is kept for a row that takes it; the order of conditions is free, that of a CASE is not.
     AND CASE WHEN EXISTS (
             SELECT FROM holdfast.effects AS o
-            WHERE o.tenant = s.tenant AND o.session_id = s.id AND o.key = %(key)s
+            WHERE o.tenant = %(tenant)s AND o.session_id = %(session_id)s AND o.key = %(key)s
                 AND o.occurrence = %(occurrence)s::integer
                 AND o.attempt_id IS DISTINCT FROM %(instead_of)s::uuid)
         THEN false
@@ -437,7 +437,7 @@ FROM (
         AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
         AND CASE WHEN EXISTS (
                 SELECT FROM holdfast.effects AS o
-                WHERE o.tenant = s.tenant AND o.session_id = s.id AND o.key = %(key)s
+                WHERE o.tenant = %(tenant)s AND o.session_id = %(session_id)s AND o.key = %(key)s
                     AND o.occurrence = %(occurrence)s::integer
                     AND o.attempt_id = %(attempt_id)s::uuid)
             THEN holdfast.keep_chunks(s.tenant, %(digests)b::bytea[], %(data)b::bytea[])
