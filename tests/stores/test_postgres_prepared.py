@@ -1,4 +1,4 @@
-"""The way that puts take past the driver: it says and reads the same, and is prepared anew when it has to be."""
+"""The way that puts and steps take past the driver: it says and reads the same, and is prepared anew when it has to be."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from holdfast.stores.postgres_prepared import Prepared
 from tests.stores.postgres_drafts import checkpoint_draft, connect
 
 _EVERYTHING = """
-SELECT %(text)s::text, NULL::text, -7::bigint, length(%(text)s)::bigint,
+SELECT %(text)s::text, NULL::text, -7::bigint, -8::integer, length(%(text)s)::bigint,
     encode(%(raw)b::bytea, 'hex'), encode((%(many)b::bytea[])[2], 'hex'),
     cardinality(%(many)b::bytea[])::bigint, %(nothing)b::bytea[]::text,
     timestamptz '1969-12-31 23:59:59.999999Z', timestamptz '2026-02-03 04:05:06.789Z',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from holdfast.errors import SessionNotFound
@@ -13,12 +14,21 @@ from holdfast.stores.checks import (
     check_finish,
 )
 from holdfast.stores.postgres_access import PostgresAccess
+from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_rows import parse_begun, parse_effect
 from holdfast.stores.postgres_statements import Statement, outcome_params
 
 
 class PostgresEffects(PostgresAccess):
     """Steps with side effects, and how they ended."""
+
+    @cached_property
+    def _begin_effect(self) -> Prepared:
+        return Prepared(self._sql["effects.begin"])
+
+    @cached_property
+    def _finish_effect(self) -> Prepared:
+        return Prepared(self._sql["effects.finish"])
 
     def begin_effect(self, draft: NewEffect) -> EffectRecord:
         check_effect(draft)
@@ -27,14 +37,15 @@ class PostgresEffects(PostgresAccess):
             "tenant": self.tenant,
             "session_id": draft.session_id,
             "key": draft.key,
-            "occurrence": draft.occurrence,
+            "occurrence": str(draft.occurrence),
             "name": draft.name,
             "fingerprint": draft.fingerprint,
             "attempt_id": draft.attempt_id,
             "instead_of": draft.instead_of,
-            "fence": draft.fence,
+            "fence": _number(draft.fence),
         }
-        rows = self._link.rows(Statement(self._sql["effects.begin"], params), again=True)
+        statement = Statement(self._sql["effects.begin"], params)
+        rows = self._link.prepared_rows(self._begin_effect, statement, again=True)
         if rows:
             return parse_begun(draft, rows[0])
         self._check_fence(draft.session_id, draft.fence)
@@ -59,11 +70,12 @@ class PostgresEffects(PostgresAccess):
             "tenant": self.tenant,
             "session_id": session_id,
             "key": key,
-            "occurrence": occurrence,
+            "occurrence": str(occurrence),
             "attempt_id": attempt_id,
-            "fence": fence,
+            "fence": _number(fence),
         }
-        if self._link.rows(Statement(self._sql["effects.finish"], params), again=True):
+        statement = Statement(self._sql["effects.finish"], params)
+        if self._link.prepared_rows(self._finish_effect, statement, again=True):
             return True
         with suppress(SessionNotFound):
             self._check_fence(session_id, fence)
@@ -85,3 +97,7 @@ class PostgresEffects(PostgresAccess):
         parts.append(self._sql["effects.order"])
         rows = self._link.rows(Statement("\n".join(parts), params), again=True)
         return [parse_effect(row) for row in rows]
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else str(value)

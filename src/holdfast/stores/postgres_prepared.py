@@ -1,7 +1,7 @@
 """A statement that is sent again and again, past what the driver does for any statement.
 
-For every call psycopg finds out anew how each parameter is written and each column read. For a put that took
-longer than all else on this side of the connection, so here both are said once:
+For every call psycopg finds out anew how each parameter is written and each column read. For puts and steps that
+took longer than all else on this side of the connection, so here both are said once:
 
     put = Prepared(queries("postgres", schema)["postgres.put"])
     [row] = put.rows(connection, {"tenant": "…", "data": [b"…"], …})
@@ -136,6 +136,7 @@ def _uuids(data: bytes) -> list[UUID]:
 # By the type's number in PostgreSQL's catalog, which never changes.
 _READERS: Final[dict[int, Callable[[bytes], Any]]] = {
     20: _integer,
+    23: _integer,
     25: bytes.decode,
     1184: _moment,
     2951: _uuids,
