@@ -1,16 +1,15 @@
-"""Coverage-guided fuzzing of every decoder: ``python -m tests.fuzz --seconds 60 [NAME …]``.
+"""Coverage-guided fuzzing of every decoder: ``python -m tests.fuzz [--seconds 60 | --until 3600] [NAME …]``.
 
 Each decoder runs in a process of its own with a bound on memory and on the time for one input. An input that
-breaks the promise is written to the corpus, where the tests find it from then on.
+breaks the promise is written to the corpus, where the tests find it from then on. Inputs that reached something
+new stay in ``.fuzz``, so the next run begins where this one ended; `record` adds up what was run.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import subprocess
 import sys
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tests.fuzz.contract import (
@@ -21,17 +20,26 @@ from tests.fuzz.contract import (
     Target,
     hold_to,
 )
+from tests.fuzz.record import Record
+from tests.fuzz.runs import FOUND, Runs
 
-_PROGRESS: Final = re.compile(r"#\d+\s.*cov:|Done \d+ runs")
-_FOUND: Final = Path(".fuzz")
 # What Python, the packages and the counters of coverage take before a decoder takes anything.
 _RESTING_MEGABYTES: Final = 400
+# With --until, so often another decoder gets its turn.
+_SLOT: Final = 300
 
 
 def main() -> int:
     given = argparse.ArgumentParser(prog="tests.fuzz", description=__doc__)
     given.add_argument("names", nargs="*", help="decoders; all by default")
     given.add_argument("--seconds", type=int, default=60, help="for each decoder")
+    given.add_argument(
+        "--until",
+        type=int,
+        metavar="SECONDS",
+        help="go on until each has this much processor time on record, the least fuzzed first",
+    )
+    given.add_argument("--jobs", type=int, default=1, help="decoders at a time")
     given.add_argument("--one", help=argparse.SUPPRESS)
     options = given.parse_args()
     if options.one is not None:
@@ -42,22 +50,24 @@ def main() -> int:
     chosen = options.names or list(TARGETS)
     if unknown := set(chosen) - set(TARGETS):
         given.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    broken = [name for name in chosen if not _run(name, options.seconds)]
-    print(f"{len(chosen) - len(broken)} of {len(chosen)} decoders kept their promise", flush=True)
-    for name in broken:
+    record, runs = Record(), Runs()
+    with runs.ended_by_signals(), ThreadPoolExecutor(options.jobs) as pool:
+        if options.until is None:
+            list(pool.map(lambda name: record.add(runs.run(name, options.seconds)), chosen))
+        else:
+            work = lambda _: _share(record, runs, chosen, options.until)  # noqa: E731
+            list(pool.map(work, range(options.jobs)))
+    print(f"{len(chosen) - len(runs.broken)} of {len(chosen)} decoders kept their promise")
+    for name in runs.broken:
         print(f"  {name}: see {CORPUS / name}")
-    return 1 if broken else 0
+    print(record.summary(chosen))
+    return 1 if runs.broken else 0
 
 
-def _run(name: str, seconds: int) -> bool:
-    print(f"== {name}, {seconds} s", flush=True)
-    command = [sys.executable, "-m", "tests.fuzz", "--one", name, "--seconds", str(seconds)]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-    lines = done.stderr.splitlines()
-    # The last line about coverage says how far it came; behind a finding stands all there is to know.
-    told = [line for line in lines if _PROGRESS.match(line)][-2:]
-    print("\n".join(told if done.returncode == 0 else lines[-40:]), flush=True)
-    return done.returncode == 0
+def _share(record: Record, runs: Runs, chosen: list[str], until: int) -> None:
+    """Run the decoder with the least time on record, again and again, beside others who do so."""
+    while not runs.ended and (name := record.take_least(chosen, until)) is not None:
+        record.add(runs.run(name, min(_SLOT, until)))
 
 
 def fuzz(name: str, seconds: int) -> None:
@@ -68,7 +78,7 @@ def fuzz(name: str, seconds: int) -> None:
         from tests.fuzz.targets import TARGETS
 
     target: Target = TARGETS[name]
-    found, kept = _FOUND / name, CORPUS / name
+    found, kept = FOUND / name, CORPUS / name
     for folder in (found, kept):
         folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(target.seeds()):
