@@ -2,13 +2,18 @@
 
 A turn is one ``invoke``: the graph reads its thread, takes a message in, runs a node that answers, and has
 stored three checkpoints and what its tasks wrote when it returns.
+
+Those that are compared talk in processes of their own. A program has one checkpointer; in one process the
+garbage collector would visit the messages of all, at whose turn it is.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Sequence
-from typing import Annotated, Any, TypedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Annotated, Any, Self, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
@@ -64,7 +69,58 @@ class Talk:
         return list(self.graph.get_state_history(self.thread, limit=limit))
 
 
-def take_turns_talking(count: int, *talks: Talk, run: int = 25) -> None:
+class TalkApart:
+    """A `Talk` in a process of its own."""
+
+    def __init__(self, open_saver: Callable[[], Any], *, schema: type[Any] = State) -> None:
+        self.times: list[float] = []
+        self._process = ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn"), _begin, (open_saver, schema)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.shutdown()
+
+    def turns(self, count: int) -> None:
+        self.times += self._process.submit(_turns, count).result()
+
+    def messages(self) -> list[AnyMessage]:
+        return self._process.submit(_messages).result()
+
+    def time_of_history(self, limit: int) -> float:
+        """List the newest states; return how long it took."""
+        return self._process.submit(_time_of_history, limit).result()
+
+
+_talk: Talk
+
+
+def _begin(open_saver: Callable[[], Any], schema: type[Any]) -> None:
+    global _talk
+    _talk = Talk(open_saver(), schema=schema)
+
+
+def _turns(count: int) -> list[float]:
+    _talk.turns(count)
+    return _talk.times[-count:]
+
+
+def _messages() -> list[AnyMessage]:
+    found: list[AnyMessage] = _talk.graph.get_state(_talk.thread).values["messages"]
+    return found
+
+
+def _time_of_history(limit: int) -> float:
+    listed: list[Any] = []
+    seconds = timed(lambda: listed.extend(_talk.history(limit)))
+    assert len(listed) == limit
+    return seconds
+
+
+def take_turns_talking(count: int, *talks: TalkApart, run: int = 25) -> None:
     """Let all talk for so many turns, in runs, with an idle disk before each.
 
     A turn after the other's writes would wait for them.

@@ -5,9 +5,11 @@ The same graph, with LangGraph's own checkpointers, with its delta channel, and 
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 
-from benchmarks.graphs import DeltaState, Talk, take_turns_talking
+from benchmarks.graphs import DeltaState, Talk, TalkApart, take_turns_talking
 from benchmarks.growth import relations_bytes
 from benchmarks.harness import Row, Run, median, show_bytes, show_time, show_times, take_turns
 from benchmarks.ours import SqliteFile
@@ -27,22 +29,18 @@ def measure(run: Run) -> list[Row]:
 def _sqlite(run: Run) -> list[Row]:
     turns, folder = run.size(250, 40), run.directory
     paths = [folder / f"langgraph-{name}.db" for name in ("peer", "delta", "ours")]
-    peer = Talk(open_sqlite_saver(paths[0]))
-    delta = Talk(open_sqlite_saver(paths[1]), schema=DeltaState)
-    ours = Talk(HoldfastSaver(paths[2]))
-    try:
+    with (
+        TalkApart(partial(open_sqlite_saver, paths[0])) as peer,
+        TalkApart(partial(open_sqlite_saver, paths[1]), schema=DeltaState) as delta,
+        TalkApart(partial(HoldfastSaver, paths[2])) as ours,
+    ):
         take_turns_talking(turns, peer, delta, ours)
         _same(peer, delta, ours)
-        histories = take_turns(run.size(10, 3), *_histories(peer, ours))
-        peer_bytes = sqlite_file_bytes(peer.saver, paths[0])
-        delta_bytes = sqlite_file_bytes(delta.saver, paths[1])
-        file = SqliteFile(paths[2])
-        our_bytes = file.file_bytes()
-        file.close()
-    finally:
-        for talk in (peer, delta):
-            talk.saver.conn.close()
-        ours.saver.close()
+        histories = _histories(run, peer, ours)
+    peer_bytes, delta_bytes = map(_peer_bytes, paths[:2])
+    file = SqliteFile(paths[2])
+    our_bytes = file.file_bytes()
+    file.close()
     what = f"LangGraph on SQLite, {turns} turns of two 1 KB messages"
     return [
         Row(
@@ -73,14 +71,13 @@ def _sqlite(run: Run) -> list[Row]:
 def _postgres(run: Run) -> list[Row]:
     turns = run.size(250, 40)
     urls = [run.new_database() for _ in range(2)]
-    peer, ours = Talk(open_postgres_saver(urls[0])), Talk(HoldfastSaver(urls[1]))
-    try:
+    with (
+        TalkApart(partial(open_postgres_saver, urls[0])) as peer,
+        TalkApart(partial(HoldfastSaver, urls[1])) as ours,
+    ):
         take_turns_talking(turns, peer, ours)
         _same(peer, ours)
-        histories = take_turns(run.size(10, 3), *_histories(peer, ours))
-    finally:
-        peer.saver.conn.close()
-        ours.saver.close()
+        histories = _histories(run, peer, ours)
     peer_bytes, our_bytes = map(relations_bytes, urls)
     what = f"LangGraph on PostgreSQL, {turns} turns of two 1 KB messages"
     return [
@@ -122,17 +119,27 @@ def _threads(run: Run) -> Row:
     )
 
 
-def _same(*talks: Talk) -> None:
-    states = [talk.graph.get_state(talk.thread).values["messages"] for talk in talks]
-    assert all(state == states[0] for state in states)
+def _peer_bytes(path: Path) -> int:
+    saver = open_sqlite_saver(path)
+    with closing(saver.conn):
+        return sqlite_file_bytes(saver, path)
 
 
-def _histories(peer: Talk, ours: Talk) -> list[partial[list[object]]]:
-    assert len(ours.history(_LISTED)) == len(peer.history(_LISTED)) == _LISTED
-    return [partial(talk.history, _LISTED) for talk in (peer, ours)]
+def _same(*talks: TalkApart) -> None:
+    said = [talk.messages() for talk in talks]
+    assert all(messages == said[0] for messages in said)
 
 
-def _faster(figure: str, name: str, peer: Talk, ours: Talk, target: int | None = None) -> Row:
+def _histories(run: Run, *talks: TalkApart) -> list[list[float]]:
+    """List the newest states in turn, round after round; return the times of each."""
+    rounds = range(run.size(10, 3))
+    times = [[talk.time_of_history(_LISTED) for talk in talks] for _ in rounds]
+    return [list(of_one) for of_one in zip(*times, strict=True)]
+
+
+def _faster(
+    figure: str, name: str, peer: TalkApart, ours: TalkApart, target: int | None = None
+) -> Row:
     """Compare what a turn took over the whole conversation: short at first, long in the end."""
     peer_time, our_time = (sum(talk.times) / len(talk.times) for talk in (peer, ours))
     last = [median(talk.times[-25:]) for talk in (peer, ours)]
