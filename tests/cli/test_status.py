@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.sessions import Session
+from holdfast.sessions.status import read_status
 from tests.cli.conftest import CommandLine, run_process
 
 
@@ -145,6 +147,40 @@ def test_only_sessions_are_limited(cli: CommandLine, manager: SessionManager) ->
     assert len(answer.json["status"]["sessions"]) == 20
     assert answer.json["status"]["errors"][0]["session_id"] == "oldest-session"
     assert len(cli("status", "-n", "3", "--json").json["status"]["sessions"]) == 3
+
+
+def test_a_database_that_opens_and_cannot_be_read_is_said_with_what_the_file_knows(
+    cli: CommandLine, session: Session, manager: SessionManager
+) -> None:
+    session.save_checkpoint("one", state={"n": 1})
+    note(cli.project, session)
+    manager.close()
+    path = cli.project / ".agents" / "sessions.db"
+    database = apsw.Connection(str(path))
+    [(page,)] = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'")
+    database.close()
+    with path.open("rb+") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    answer = cli("status")
+    assert answer.code == 6
+    assert "failed    session session-1" in answer.out
+    assert cli("status", "--json").error["code"] == "not_a_database"
+
+
+def test_a_session_that_is_erased_meanwhile_is_no_error(
+    cli: CommandLine, session: Session, manager: SessionManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.save_checkpoint("one", state={"n": 1})
+    listed = SessionManager.list_sessions
+
+    def list_and_erase(self: SessionManager, *args: Any, **kwargs: Any) -> Any:
+        found = listed(self, *args, **kwargs)
+        self.store.delete_session(session.id)
+        return found
+
+    monkeypatch.setattr(SessionManager, "list_sessions", list_and_erase)
+    assert read_status(lambda: SessionManager.open(), project_dir=cli.project).ok
 
 
 @pytest.mark.row("S1-54")

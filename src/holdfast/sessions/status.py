@@ -15,7 +15,7 @@ from typing import Literal
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.autosave.reports import MARK
 from holdfast.config import find_project_root
-from holdfast.errors import StoreError
+from holdfast.errors import HoldfastError, IntegrityError, StoreError
 from holdfast.ids import thread_agent_id
 from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, SessionRecord
 from holdfast.sessions.manager import SessionManager
@@ -76,19 +76,19 @@ class FailedSave:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """What `read_status` found. ``problem`` is why the database could not be opened."""
+    """What `read_status` found. ``problem`` is why the database could not be opened or read."""
 
     project_dir: Path
     fallback_log: Path
     url: str | None
     sessions: list[SessionHealth]
     failures: list[FailedSave]
-    problem: StoreError | None = None
+    problem: HoldfastError | None = None
     quarantines: tuple[Quarantine, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether the database opens and every failure has been settled."""
+        """Whether the database can be read and every failure has been settled."""
         return self.problem is None and all(one.resolved for one in self.failures)
 
 
@@ -100,27 +100,29 @@ def read_status(
 ) -> StatusReport:
     """Look at a project: its ``limit`` newest sessions; failed saves and quarantine of all of them.
 
-    Changes nothing. A database that cannot be opened is part of the answer.
+    Changes nothing. A database that cannot be opened, or read, is part of the answer.
     """
     root = find_project_root(project_dir)
     log = FallbackLog(root)
     noted = _latest(log.entries())
+    url = None
     try:
-        manager = open_manager()
-    except StoreError as error:
+        with open_manager() as manager:
+            url = manager.store.url
+            records = manager.list_sessions()
+            known = _Known(manager, records)
+            failures = [_from_file(entry, resolved=known.settles_entry(entry)) for entry in noted]
+            for record in records:
+                row = None if record.status == "completed" else known.last_failure(record.id)
+                if row is not None:
+                    failures.append(_from_row(row, resolved=known.settles_row(row)))
+            shown = [known.health(record) for record in records[:limit]]
+            return StatusReport(
+                root, log.path, url, shown, failures, quarantines=known.quarantines()
+            )
+    except (StoreError, IntegrityError) as error:
         failures = [_from_file(entry, resolved=False) for entry in noted]
-        return StatusReport(root, log.path, None, [], failures, error)
-    with manager:
-        records = manager.list_sessions()
-        known = _Known(manager, records)
-        failures = [_from_file(entry, resolved=known.settles_entry(entry)) for entry in noted]
-        for record in records:
-            if record.status != "completed" and (row := known.last_failure(record.id)) is not None:
-                failures.append(_from_row(row, resolved=known.settles_row(row)))
-        shown = [known.health(record) for record in records[:limit]]
-        return StatusReport(
-            root, log.path, manager.store.url, shown, failures, quarantines=known.quarantines()
-        )
+        return StatusReport(root, log.path, url, [], failures, error)
 
 
 class _Known:
@@ -129,27 +131,24 @@ class _Known:
     def __init__(self, manager: SessionManager, records: list[SessionRecord]) -> None:
         self._store = manager.store
         self._records = {record.id: record for record in records}
-        self._session = cache(manager.get_session)
         self._quarantined: dict[tuple[str, str], list[CheckpointRecord]] = {}
         for one in manager.list_quarantined():
             place = (one.session_id, one.record.namespace)
             self._quarantined.setdefault(place, []).append(one.record)
         self.latest = cache(self._latest)
-        self.errors = cache(self._errors)
 
     def _latest(self, session_id: str) -> CheckpointRecord | None:
-        found = self._session(session_id).list_checkpoints(limit=1)
-        return found[0].record if found else None
+        return first(self._store.list_checkpoints(CheckpointQuery(session_id, "", limit=1)))
 
-    def _errors(self, session_id: str) -> list[LogRecord]:
-        return self._session(session_id).logs(level="error")
+    def _last_error(self, session_id: str, key: str | None = None) -> LogRecord | None:
+        found = self._store.list_logs(session_id, level="error", key=key, newest=True, limit=1)
+        return found[0] if found else None
 
     def health(self, record: SessionRecord) -> SessionHealth:
-        errors = self.errors(record.id)
         return SessionHealth(
             record,
             self.latest(record.id),
-            errors[-1] if errors else None,
+            self._last_error(record.id),
             sum(len(bad) for (id_, _), bad in self._quarantined.items() if id_ == record.id),
         )
 
@@ -173,8 +172,7 @@ class _Known:
         return record.agent_id == thread_agent_id(self._store.tenant, record.agent_type)
 
     def last_failure(self, session_id: str) -> LogRecord | None:
-        rows = reversed(self.errors(session_id))
-        return next((row for row in rows if MARK in (row.data or {})), None)
+        return self._last_error(session_id, MARK)
 
     def settles_row(self, row: LogRecord) -> bool:
         after = (row.data or {}).get("after_seq")
