@@ -9,7 +9,14 @@ import apsw
 import pytest
 
 from holdfast import SessionManager
-from holdfast.errors import CheckpointQuarantined, DigestMismatch, IntegrityError, SnapshotCorrupt
+from holdfast.crypto import KeyRing
+from holdfast.errors import (
+    CheckpointQuarantined,
+    DigestMismatch,
+    IntegrityError,
+    SnapshotCorrupt,
+    WorkspaceRefused,
+)
 from holdfast.model import SessionQuery
 from holdfast.sessions import Session
 from holdfast.sessions.portable import CopyReport
@@ -144,6 +151,33 @@ def test_damage_in_the_target_holds_up_no_other_session(open_at: Open) -> None:
     reports = manager.copy_to(target.store.url)
     assert outcomes(reports) == {"first": "damaged", "second": "copied"}
     assert "has it already, damaged" in reports[0].damaged[0].reason
+
+
+def test_a_session_whose_own_row_is_damaged_holds_up_no_other(tmp_path: Path) -> None:
+    source, ring = tmp_path / "source.db", KeyRing.new()
+    with SessionManager.open(source, workspace=False, keys=ring) as manager:
+        for name in ("first", "second"):
+            session = manager.create_session("tester", session_id=name, task_description="a task")
+            session.save_checkpoint("one", state={"n": name})
+        database = apsw.Connection(str(source))
+        database.execute("UPDATE sessions SET task_description = 'x' WHERE id = 'first'")
+        database.close()
+        reports = manager.copy_to(tmp_path / "target.db", keys=ring)
+    assert outcomes(reports) == {"first": "damaged", "second": "copied"}
+
+
+def test_files_that_cannot_come_along_are_refused_before_anything_is_copied(open_at: Open) -> None:
+    manager = open_at("a", workspace=False)
+    manager.create_session("tester", session_id="without").save_checkpoint("one", state={})
+    manager.close()
+    with_files = open_at("a")
+    (with_files.project_dir / "code.py").write_text("print(1)\n")
+    with_files.create_session("tester", session_id="with").save_checkpoint("one", state={})
+    with_files.close()
+    target = open_at("b")
+    with pytest.raises(WorkspaceRefused, match=r"session with has files.*Nothing was changed"):
+        open_at("a", workspace=False).copy_to(target.store.url)
+    assert target.store.list_sessions(SessionQuery()) == []
 
 
 def test_a_session_that_is_erased_meanwhile_is_passed_over(open_at: Open) -> None:

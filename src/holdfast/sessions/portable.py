@@ -7,7 +7,7 @@ them: killed in between, there is nothing to be seen but what the next sweep tak
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,7 @@ def export_session(
     elif files and any(
         one.workspace_commit for one in store.list_checkpoints(CheckpointQuery(record.id))
     ):
-        raise WorkspaceRefused(f"session {record.id} {_NO_FILES}")
+        raise _files_refused(record.id)
     open_source: Callable[[Store, str, str | None], Source] = Source
     redactor = around.redaction.leaving
     if redactor is not None:
@@ -243,6 +243,8 @@ def copy_sessions(
 
     One that is erased meanwhile is passed over.
     """
+    if files and (source[1] is None or target[1] is None):
+        _refuse_files(source[0], session_ids)
     for session_id in session_ids:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -276,9 +278,11 @@ def _copy_one(
             return None
         commits = _commits(found) if files else []
         if commits and (their_files is None or our_files is None):
-            raise WorkspaceRefused(f"session {session_id} {_NO_FILES}")
+            raise _files_refused(session_id)
         report = replace(report, checkpoints=len(found.checkpoints), snapshots=len(commits))
-        if store.find_session(session_id) is None:
+        with _there(store):
+            new = store.find_session(session_id) is None
+        if new:
             # All of it is looked at before any of it leaves.
             damaged = [*verify_session(origin, found)]
             if commits and their_files is not None:
@@ -287,7 +291,8 @@ def _copy_one(
                 return replace(report, damaged=tuple(damaged))
         move = move_from(origin, found)
         report = replace(report, chunks=len(move.indexes) + len(move.leaves))
-        same = _is_same_there(store, move)
+        with _there(store):
+            same = is_same(store, move.copy, move.states)
         if same is not False and not dry_run:
             with ExitStack() as stack:
                 if commits and their_files is not None and our_files is not None:
@@ -307,14 +312,30 @@ def _copy_one(
     return replace(report, outcome=outcome)
 
 
+def _refuse_files(store: Store, session_ids: Sequence[str]) -> None:
+    """Raise `WorkspaceRefused` before anything is copied, if one of the sessions has files."""
+    for session_id in session_ids:
+        # What is damaged is said when it is its turn.
+        with suppress(IntegrityError):
+            listed = store.list_checkpoints(CheckpointQuery(session_id))
+            if any(one.workspace_commit for one in listed):
+                raise _files_refused(session_id)
+
+
+def _files_refused(session_id: str) -> WorkspaceRefused:
+    return WorkspaceRefused(f"session {session_id} {_NO_FILES}")
+
+
 def _commits(copy: SessionCopy) -> list[str]:
     """Return the snapshots that a session names, each once."""
     named = (one.workspace_commit for one in copy.checkpoints)
     return list(dict.fromkeys(commit for commit in named if commit))
 
 
-def _is_same_there(store: Store, move: Move) -> bool | None:
+@contextmanager
+def _there(store: Store) -> Iterator[None]:
+    """Say of what is damaged that it is in the target."""
     try:
-        return is_same(store, move.copy, move.states)
+        yield
     except IntegrityError as error:
         raise type(error)(f"{store.url} has it already, damaged: {error}") from error

@@ -13,11 +13,12 @@ from holdfast.config import load_config
 from holdfast.errors import (
     ExportRefused,
     HoldfastError,
+    IntegrityError,
     InvalidUrl,
     SchemaMissing,
     StoreUnavailable,
 )
-from holdfast.model import CheckpointQuery, SessionQuery, SessionRecord
+from holdfast.model import CheckpointQuery, SessionQuery
 from holdfast.sessions.files import Capture
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_session_record
@@ -152,7 +153,7 @@ class TravellingSessions(ABC):
         ``keys`` are those of the other store, as for `SessionManager.open`. What is sealed here is
         not copied into a store of plain text, unless ``unsealed`` asks for one.
         """
-        wanted = [record.id for record in self._wanted(session_ids)]
+        wanted = self._wanted(session_ids)
         chosen = False if unsealed else keys
         with self._open_target(url, tenant, create=not dry_run, keys=chosen) as target:
             if target.identity == self._store.identity:
@@ -182,11 +183,16 @@ class TravellingSessions(ABC):
                 step(0, 1)
             return copied
 
-    def _wanted(self, session_ids: Sequence[str] | None) -> list[SessionRecord]:
+    def _wanted(self, session_ids: Sequence[str] | None) -> list[str]:
         if session_ids is not None:
-            return [get_session_record(self._store, one) for one in session_ids]
+            return [get_session_record(self._store, one).id for one in session_ids]
+        try:
+            records = self._store.list_sessions(SessionQuery())
+        except IntegrityError:
+            # One of them cannot be opened. Which one shows when each is read by itself.
+            return [one.session_id for one in self._store.session_usage()]
         # The oldest first: what a session continues is there before it.
-        return list(reversed(self._store.list_sessions(SessionQuery())))
+        return [record.id for record in reversed(records)]
 
     def _open_target(
         self, url: str | Path, tenant: str | None, *, create: bool, keys: GivenKeys
