@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from holdfast.errors import DigestMismatch, IntegrityError, StoreReadOnly
+from holdfast.errors import AccessDenied, DigestMismatch, IntegrityError, StoreReadOnly
 from holdfast.model import (
     Chain,
     CheckpointQuery,
@@ -33,6 +33,8 @@ from holdfast.stores.chain import breaks
 CHAIN_BROKEN: Final = "chain_broken"
 STRUCTURE_DAMAGED: Final = "structure_damaged"
 _CHUNKS_AT_ONCE: Final = 200
+# Whoever may not write is told all the same.
+_MAY_NOT_WRITE: Final = (StoreReadOnly, AccessDenied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,7 @@ class _Verification:
         bad = {one.checkpoint_id for one in self.damaged if one.checkpoint_id is not None}
         quarantined: set[str] = set()
         released: set[str] = set()
-        # Whoever may not write is told all the same.
-        with suppress(StoreReadOnly):
+        with suppress(*_MAY_NOT_WRITE):
             quarantined = self.store.quarantine(bad)
             released = self.store.quarantine(set(self.good) - bad, lift=True)
         return VerifyReport(
@@ -233,12 +234,16 @@ class _Verification:
         for checkpoint_id in self.store.iter_checkpoint_ids():
             if checkpoint_id in seen:
                 continue
-            with suppress(IntegrityError):
-                for one in self.store.list_checkpoints(CheckpointQuery(id=checkpoint_id)):
-                    if not self.store.session_usage([one.session_id]):
-                        self._checkpoints(iter([one.id]), one.session_id)
-                        reason = f"its session {one.session_id!r} is not there"
-                        self.damaged.append(Damage(one.id, CHAIN_BROKEN, reason, one.session_id))
+            try:
+                found = self.store.list_checkpoints(CheckpointQuery(id=checkpoint_id))
+            except IntegrityError as error:
+                self.damaged.append(Damage(checkpoint_id, error.code, str(error)))
+                continue
+            for one in found:
+                if not self.store.session_usage([one.session_id]):
+                    self._checkpoints(iter([one.id]), one.session_id)
+                    reason = f"its session {one.session_id!r} is not there"
+                    self.damaged.append(Damage(one.id, CHAIN_BROKEN, reason, one.session_id))
 
     def _write(self, write: WriteCopy, session_id: str) -> None:
         record = write.record
@@ -258,7 +263,7 @@ class _Verification:
             for digest, stored in self.store.find_damaged_chunks(batch).items():
                 try:
                     damaged = self.store.set_chunk_aside(digest, stored)
-                except StoreReadOnly:
+                except _MAY_NOT_WRITE:
                     damaged = True
                 if damaged:
                     reason = "it has other bytes than its name says"
@@ -269,10 +274,18 @@ class _Verification:
     def _effects(self) -> int:
         try:
             done = self.store.list_effects(EffectQuery(status="done"))
-        except IntegrityError as error:
-            done = []
-            self.damaged.append(Damage(None, error.code, str(error)))
+        except IntegrityError:
+            # One that cannot be opened hides none of the others.
+            return sum(self._effect_at(*place) for place in self.store.done_effects())
         return sum(map(self._effect, done))
+
+    def _effect_at(self, session_id: str, key: str, occurrence: int) -> bool:
+        place = (session_id, key, occurrence)
+        try:
+            return any(map(self._effect, self.store.list_effects(EffectQuery(*place))))
+        except IntegrityError as error:
+            self.damaged.append(Damage(None, error.code, str(error), *place))
+            return True
 
     def _effect(self, record: EffectRecord) -> bool:
         """Read a result back; false when there is none, or no longer this one."""

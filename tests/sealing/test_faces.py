@@ -249,7 +249,67 @@ def test_a_salvaged_store_stays_sealed(
         salvage(path, tmp_path / "other.db")
 
 
+def test_a_result_that_does_not_open_hides_no_other_and_is_salvaged_around(
+    key: Path, tmp_path: Path
+) -> None:
+    path, saved = tmp_path / "s.db", tmp_path / "saved.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        for name in ("one", "other"):
+            session = manager.create_session("worker", session_id=name)
+            session.save_checkpoint("one", state=STATE)
+            for _ in range(2):
+                session.step("pay", lambda: CANARY)
+    damage(path, "a result")
+    with SessionManager.open(path, workspace=False) as manager:
+        report = manager.verify()
+        assert (report.effects, report.damaged_besides) == (4, {"effect": 1})
+        [found] = report.damaged
+        assert (found.session_id, found.occurrence) == ("one", 1)
+    report_of_loss = salvage(path, saved)
+    [lost] = report_of_loss.lost
+    assert (lost.session_id, lost.effect_key) == ("one", found.effect_key)
+    assert "result of pay#" in lost.what
+    with SessionManager.open(saved, workspace=False) as manager:
+        assert manager.verify(deep=True).ok
+        statuses = [one.status for one in manager.get_session("one").effects()]
+        assert statuses == ["done", "unknown"]
+        assert [one.result for one in manager.get_session("other").effects()] == [CANARY, CANARY]
+
+
+@pytest.mark.parametrize("what", ["a task", "a log"])
+def test_what_cannot_be_opened_of_a_session_is_said_to_be_lost(
+    what: str, key: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        session_id = filled(manager)
+    damage(path, what)
+    report = salvage(path, tmp_path / "saved.db")
+    assert not report.complete
+    assert [one.what for one in report.lost] == [f"something of session {session_id}"]
+
+
+def test_a_stray_checkpoint_that_does_not_open_is_found(key: Path, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        filled(manager)
+        ids = set(manager.store.iter_checkpoint_ids())
+    damage(path, "a session")
+    damage(path, "a description")
+    with SessionManager.open(path, workspace=False) as manager:
+        damaged = manager.verify(deep=True).damaged
+    assert {one.checkpoint_id for one in damaged} - {None} == ids
+
+
 _DAMAGE = {
+    # That of another effect: whole, and not in its place.
+    "a result": (
+        "UPDATE effects SET result = (SELECT result FROM effects WHERE session_id = 'other' "
+        "LIMIT 1) WHERE session_id = 'one' AND occurrence = 1"
+    ),
+    "a task": "UPDATE sessions SET task_description = 'written past the key'",
+    "a log": "UPDATE session_logs SET message = 'written past the key'",
+    "a description": "UPDATE session_checkpoints SET description = 'written past the key'",
     "nothing": "SELECT 1",
     "the seal": "DELETE FROM sealing",
     "a session": "DELETE FROM sessions",

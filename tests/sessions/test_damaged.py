@@ -5,9 +5,12 @@ from pathlib import Path
 
 import apsw
 import pytest
+from psycopg import sql
 
 from holdfast import SessionManager
 from holdfast.errors import CheckpointQuarantined, IntegrityError
+from tests.stores.postgres_drafts import connect, schema_of
+from tests.stores.postgres_roles import role_of
 
 
 @pytest.fixture
@@ -175,3 +178,22 @@ def test_content_that_is_saved_again_mends_what_needs_it(
     report = manager.verify(deep=True)
     assert (report.ok, report.released) == (True, (damaged.id,))
     assert manager.resume_session(session_id).state == state
+
+
+def test_whoever_may_only_read_is_told_all_that_deep_verification_finds(postgres_url: str) -> None:
+    schema = schema_of(postgres_url)
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(f"auditor_{schema}")}
+    revoked = "REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} FROM {role}"
+    with (
+        role_of(postgres_url, "auditor") as theirs,
+        connect(postgres_url) as owner,
+        SessionManager.open(postgres_url, workspace=False) as manager,
+    ):
+        saved = manager.create_session("tester").save_checkpoint("one", state={"n": "x" * 9000})
+        owner.execute(sql.SQL(revoked).format(**names))
+        with SessionManager.open(theirs, workspace=False, create=False) as auditor:
+            assert auditor.verify(deep=True).ok
+            owner.execute(sql.SQL("UPDATE {schema}.chunks SET data = 'x'").format(**names))
+            report = auditor.verify(deep=True)
+        assert {one.checkpoint_id for one in report.damaged} - {None} == {saved.id}
+        assert report.quarantined == ()

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.durable import sync_directory
-from holdfast.errors import InvalidUrl
-from holdfast.model import EffectQuery
+from holdfast.errors import IntegrityError, InvalidUrl
 from holdfast.stores import Store, file_in, open_store, sealing
 from holdfast.stores.rules import key_required
 from holdfast.stores.sqlite_salvage import (
@@ -37,12 +36,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A checkpoint that could not be saved, and why; or the result of an effect."""
+    """A checkpoint that could not be saved, and why; or the result of an effect.
+
+    With a session alone it is something of its own row or log that cannot be opened, and is as it was.
+    """
 
     checkpoint_id: str | None
     reason: str
     session_id: str | None = None
     effect_key: str | None = None
+
+    @property
+    def what(self) -> str:
+        """What was lost, for people."""
+        if self.checkpoint_id is not None:
+            return self.checkpoint_id
+        if self.effect_key is not None:
+            return f"result of {self.effect_key} of session {self.session_id}"
+        return f"something of session {self.session_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +133,31 @@ def _leave_out_damaged(
     damaged = verify_store(store, progress=progress).damaged
     checkpoints = [one for one in damaged if one.checkpoint_id is not None]
     store.delete_checkpoints([str(one.checkpoint_id) for one in checkpoints])
-    results = {(one.session_id, one.effect_key) for one in damaged if one.checkpoint_id is None}
-    effects = [
-        record
-        for record in store.list_effects(EffectQuery(status="done"))
-        if (record.session_id, record.key) in results
-    ]
     store.gc()
-    for record in effects:
-        forget_result(path, store.tenant, record)
-    return [Lost(one.checkpoint_id, one.reason, one.session_id, one.effect_key) for one in damaged]
+    for one in damaged:
+        if one.session_id is not None and one.effect_key is not None:
+            key = _key_in(store, one.effect_key)
+            forget_result(path, (store.tenant, one.session_id, key, one.occurrence))
+    lost = [Lost(one.checkpoint_id, one.reason, one.session_id, one.effect_key) for one in damaged]
+    return lost + _unreadable(store)
+
+
+def _unreadable(store: Store) -> list[Lost]:
+    """Name the sessions whose own rows or logs cannot be opened. They stay: all else of them is whole."""
+    lost = []
+    for usage in store.session_usage():
+        try:
+            store.read_session(usage.session_id)
+        except IntegrityError as error:
+            lost.append(Lost(None, str(error), usage.session_id))
+    return lost
+
+
+def _key_in(store: Store, key: str) -> str:
+    """Return the key of an effect as the database has it."""
+    from holdfast.stores.sealed import SealedStore
+
+    return store.rows.effect_key(key) if isinstance(store, SealedStore) else key
 
 
 def _publish(made: Path, target: Path) -> None:

@@ -237,6 +237,11 @@ class SessionStore(ABC):
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
         """List effects in the order of their last start."""
 
+    def done_effects(self) -> list[tuple[str, str, int]]:
+        """Name all effects that are done, by session, key and occurrence. None of them is opened."""
+        done = self.list_effects(EffectQuery(status="done"))
+        return [(one.session_id, one.key, one.occurrence) for one in done]
+
     # Logs ------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -208,6 +208,12 @@ class SealedSessions(SealedAccess):
             query = replace(query, key=self.rows.effect_key(query.key))
         return [self.rows.opened_effect(one) for one in self.inner.list_effects(query)]
 
+    def done_effects(self) -> list[tuple[str, str, int]]:
+        return [
+            (session_id, self.rows.opened_effect_key(key), occurrence)
+            for session_id, key, occurrence in self.inner.done_effects()
+        ]
+
     # Logs ------------------------------------------------------------------------------------
 
     def append_log(

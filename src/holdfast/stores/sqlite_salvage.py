@@ -23,7 +23,7 @@ import apsw
 
 from holdfast.errors import NotADatabase, StoreUnavailable
 from holdfast.ids import is_uuid
-from holdfast.model import EffectRecord, utc_now
+from holdfast.model import utc_now
 from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, distrust
 from holdfast.stores.sqlite_rows import stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
@@ -82,13 +82,16 @@ def salvage_rows(source: Path, target: Path) -> Salvaged:
     return found
 
 
-def forget_result(path: Path, tenant: str, record: EffectRecord) -> None:
-    """Let an effect whose result cannot be read count as one of which nobody knows how it ended."""
+def forget_result(path: Path, place: tuple[str, str, str, int | None]) -> None:
+    """Let an effect whose result cannot be read count as one of which nobody knows how it ended.
+
+    ``place`` is its tenant, session, key and occurrence, as the database has them.
+    """
     file = DatabaseFile(path, str(path), busy_timeout=1)
-    key = (tenant, record.session_id, record.key, record.occurrence)
+    statement = SQL["sqlite.salvage.forget_result"]
     try:
         file.open(lambda connection: check_schema(connection, file))
-        file.write(lambda connection: connection.execute(SQL["sqlite.salvage.forget_result"], key))
+        file.write(lambda connection: connection.execute(statement, place))
     finally:
         file.close()
 

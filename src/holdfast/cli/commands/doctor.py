@@ -74,8 +74,7 @@ def _salvage(common: Common, target: Path) -> SalvageReport:
         answer({"salvage": _document(report)})
         return report
     for one in report.lost:
-        what = one.checkpoint_id or f"result of {one.effect_key} of session {one.session_id}"
-        print_line(("lost    ", "bold red"), f"{one_line(what)}: {one_line(one.reason)}")
+        print_line(("lost    ", "bold red"), f"{one_line(one.what)}: {one_line(one.reason)}")
     for table, count in report.lost_rows.items():
         print_line(("lost    ", "bold red"), f"{count:,} unreadable rows of {table}")
     print_line(
