@@ -1,6 +1,7 @@
 """Every face of a store seals, with the key of the environment or one that it is given."""
 
 import asyncio
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,30 @@ def test_what_cannot_be_opened_of_a_session_is_said_to_be_lost(
     assert [one.what for one in report.lost] == [f"something of session {session_id}"]
 
 
+def test_files_are_verified_past_a_checkpoint_that_does_not_open(key: Path, tmp_path: Path) -> None:
+    path, project = tmp_path / "s.db", tmp_path / "project"
+    project.mkdir()
+    with SessionManager.open(path, project_dir=project) as manager:
+        (project / "code.py").write_text("print(1)\n")
+        first = manager.create_session("worker").save_checkpoint("one", state={}, description="d")
+        (project / "code.py").write_text("print(2)\n")
+        second = manager.create_session("worker").save_checkpoint("two", state={})
+    damage(path, "a description")
+    for stored in (project / ".agents" / "workspace.git" / "objects").rglob("*"):
+        if stored.is_file() and b"print(2)" in _inflated(stored):
+            stored.unlink()
+    with SessionManager.open(path, project_dir=project) as manager:
+        found = {one.checkpoint_id: one.code for one in manager.verify().damaged}
+    assert found == {first.id: "checkpoint_altered", second.id: "snapshot_corrupt"}
+
+
+def _inflated(path: Path) -> bytes:
+    try:
+        return zlib.decompress(path.read_bytes())
+    except zlib.error:
+        return b""
+
+
 def test_a_stray_checkpoint_that_does_not_open_is_found(key: Path, tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with SessionManager.open(path, workspace=False) as manager:
@@ -309,7 +334,9 @@ _DAMAGE = {
     ),
     "a task": "UPDATE sessions SET task_description = 'written past the key'",
     "a log": "UPDATE session_logs SET message = 'written past the key'",
-    "a description": "UPDATE session_checkpoints SET description = 'written past the key'",
+    "a description": (
+        "UPDATE session_checkpoints SET description = 'written past the key' WHERE name = 'one'"
+    ),
     "nothing": "SELECT 1",
     "the seal": "DELETE FROM sealing",
     "a session": "DELETE FROM sessions",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from os import PathLike
@@ -19,6 +19,7 @@ from typing import Any, Final
 from holdfast.bundle.container import Sink
 from holdfast.config import WorkspaceSettings
 from holdfast.errors import (
+    IntegrityError,
     InvalidIdentifier,
     PackMissing,
     SnapshotCorrupt,
@@ -294,7 +295,7 @@ class ProjectFiles:
         Those that are still with the server only are not looked at.
         """
         if records is None:
-            records = self._store.list_checkpoints(CheckpointQuery())
+            records = self._all_records()
         named: dict[str, list[str]] = {}
         for record in records:
             if record.workspace_commit is not None:
@@ -306,6 +307,17 @@ class ProjectFiles:
         return {
             checkpoint: problem for commit, problem in wrong.items() for checkpoint in named[commit]
         }
+
+    def _all_records(self) -> list[CheckpointRecord]:
+        """List all checkpoints that can be opened; the others are told of by the store's own verification."""
+        try:
+            return self._store.list_checkpoints(CheckpointQuery())
+        except IntegrityError:
+            found: list[CheckpointRecord] = []
+            for checkpoint_id in self._store.iter_checkpoint_ids():
+                with suppress(IntegrityError):
+                    found += self._store.list_checkpoints(CheckpointQuery(id=checkpoint_id))
+            return found
 
     def of(self, record: CheckpointRecord) -> str:
         """Return the snapshot of a checkpoint, fetched if need be; raises when it has none."""
