@@ -24,7 +24,15 @@ from holdfast import (
 from holdfast.cli import holdfast
 from holdfast.crypto import KeyRing
 from holdfast.doctor import salvage
-from holdfast.errors import BundleNotSealed, CheckpointAltered, ExportRefused, KeyRequired, WrongKey
+from holdfast.errors import (
+    BundleNotSealed,
+    CheckpointAltered,
+    CheckpointQuarantined,
+    ExportRefused,
+    IntegrityError,
+    KeyRequired,
+    WrongKey,
+)
 from holdfast.integrations.langgraph import HoldfastSaver
 from holdfast.savers import CheckpointConfig
 from holdfast.stores import open_store
@@ -288,6 +296,30 @@ def test_what_cannot_be_opened_of_a_session_is_said_to_be_lost(
     report = salvage(path, tmp_path / "saved.db")
     assert not report.complete
     assert [one.what for one in report.lost] == [f"something of session {session_id}"]
+
+
+@pytest.mark.row("B8")
+def test_a_checkpoint_that_does_not_open_is_passed_over_once_it_is_in_quarantine(
+    key: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.create_session("worker", session_id="s")
+        session.save_checkpoint("before", state={"n": 1}, description="d")
+        bad = session.save_checkpoint("one", state={"n": 2}, description="d", metadata={"m": 1})
+    damage(path, "a description")
+    with SessionManager.open(path, workspace=False) as manager:
+        with pytest.raises(IntegrityError):
+            manager.get_session("s").list_checkpoints()
+        assert manager.verify(deep=True).quarantined == (bad.id,)
+        found = manager.get_session("s").list_checkpoints()
+        assert [(one.name, one.description) for one in found] == [("one", None), ("before", "d")]
+        session = manager.resume_session("s")
+        assert session.state == {"n": 1}
+        assert any("'one'" in notice for notice in session.notices)
+        with pytest.raises(CheckpointQuarantined):
+            session.load_checkpoint("one")
+        assert not manager.verify(deep=True).ok
 
 
 def test_files_are_verified_past_a_checkpoint_that_does_not_open(key: Path, tmp_path: Path) -> None:
