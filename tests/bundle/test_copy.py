@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from holdfast.aio import AsyncSessionManager
-from holdfast.errors import InvalidUrl, SchemaTooNew, SessionNotFound, StoreError
+from holdfast.errors import AgentExists, InvalidUrl, SchemaTooNew, SessionNotFound, StoreError
 from tests.bundle.conftest import Open, state_digest, tree_digest, work
 from tests.bundle.test_round_trip import digests, rows_of
 
@@ -76,6 +76,18 @@ def test_a_store_is_not_copied_into_itself(open_at: Open, tmp_path: Path) -> Non
     work(ours)
     with pytest.raises(InvalidUrl, match="copy from"):
         ours.copy_to(ours.project_dir / ".agents" / "sessions.db")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_one_tenant_is_not_copied_into_another_of_the_same_database(
+    open_at: Open, kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
+    ours = open_at("a", url)
+    session = work(ours)
+    with pytest.raises(AgentExists, match=r"another tenant: .* Nothing of it was stored; give it"):
+        ours.copy_to(url or ours.store.url, [session.id], tenant="other")
+    assert open_at("a", url, tenant="other").list_sessions() == []
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "postgresql://x:no-port/", "sqlite:x"])

@@ -29,6 +29,7 @@ from holdfast.bundle.screening import ScreenedSource
 from holdfast.bundle.writing import Source
 from holdfast.crypto import Keys
 from holdfast.errors import (
+    AgentExists,
     CheckpointExists,
     CheckpointNotFound,
     IntegrityError,
@@ -215,6 +216,11 @@ def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progres
         if is_same(store, move.copy, move.states):
             return False
         raise _exists(move.copy) from error
+    except AgentExists as error:
+        raise AgentExists(
+            f"{error}, as that of another tenant: in one database no two tenants have the same work. "
+            f"Nothing of it was stored; give it a database of its own, or in PostgreSQL a schema"
+        ) from error
     except CheckpointExists as error:
         raise CheckpointExists(
             f"{error}: this store has the same work under another id. Nothing was stored; give it a "
