@@ -34,7 +34,7 @@ class Recorder:
         """``screen`` sees what is about to be stored, once, and may replace parts of it."""
         self._screen = screen
         self._encoder = StateEncoder(screen=screen)
-        self._seal: str | None = None
+        self._forgotten = True
 
     def attempts(
         self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
@@ -50,26 +50,27 @@ class Recorder:
     def accept(self, encoded: EncodedState) -> None:
         """Remember what has been stored."""
         self._encoder.accept(encoded)
-        self._seal = seal_of(encoded.manifest)
+        self._forgotten = False
 
     def is_current(
         self, state: Mapping[str, Any], context: Mapping[str, Any] | None = None
     ) -> bool:
         """Tell whether this is what was last stored or continued from; at the cost of a look."""
-        if self._seal is None:
+        if self._forgotten:
             return False
-        return seal_of(self._encoder.encode(state, context).manifest) == self._seal
+        encoded = self._encoder.encode(state, context)
+        return seal_of(encoded.manifest) == encoded.continues
 
     def forget(self) -> None:
         """Take the next state for a new one, whatever it is."""
-        self._seal = None
+        self._forgotten = True
 
     def continue_from(
         self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
     ) -> None:
         """Compare the next state with a stored checkpoint."""
         self._encoder.adopt(payload, read_chunks, cache)
-        self._seal = seal_of(payload.manifest)
+        self._forgotten = False
 
 
 class Attempt:

@@ -205,3 +205,70 @@ def test_wrong_arguments_are_refused() -> None:
 def test_a_compiled_part_is_used_where_there_is_one() -> None:
     assert ("c" in IMPLEMENTATIONS) == plain.COMPILED
     assert (type(plain.fits).__name__ == "builtin_function_or_method") == plain.COMPILED
+
+
+@dataclass(slots=True)
+class Slotted:
+    content: Any
+
+
+_COPIED = {**MESSAGES, Slotted: ("content",)}
+
+
+@given(st.lists(_VALUES, max_size=4))
+def test_a_copy_is_equal_and_shares_nothing_but_scalars(values: list[Any]) -> None:
+    for looking in IMPLEMENTATIONS.values():
+        made = looking.copied(values, _COPIED)
+        assert looking.fits(looking.outline(values, MESSAGES), made, 0)
+        assert _containers(made).isdisjoint(_containers(values))
+
+
+def _containers(value: Any) -> set[int]:
+    if isinstance(value, list):
+        return {id(value)}.union(*map(_containers, value))
+    if isinstance(value, dict):
+        return {id(value)}.union(*map(_containers, value.values()))
+    if isinstance(value, Message):
+        return {id(value), id(value.__dict__)}.union(*map(_containers, vars(value).values()))
+    return set()
+
+
+def test_a_copy_has_sets_and_slots_of_its_own(looking: ModuleType) -> None:
+    value = Slotted([{"a": {1, "b", None}}])
+    made = looking.copied(value, _COPIED)
+    assert made.content == value.content
+    assert made.content[0]["a"] is not value.content[0]["a"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (1, 2),
+        b"x",
+        {1: 2},
+        {(1, 2)},
+        frozenset(),
+        Text("x"),
+        Number.ONE,
+        OrderedDict(),
+        datetime(2026, 1, 1, tzinfo=UTC),
+        Ellipsis,
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_copied_by_its_parts_is_refused(looking: ModuleType, value: Any) -> None:
+    for around in (value, [value], {"a": value}, Message(value)):
+        with pytest.raises(TypeError):
+            looking.copied(around, _COPIED)
+
+
+def test_a_copy_needs_every_attribute(looking: ModuleType) -> None:
+    with pytest.raises(AttributeError):
+        looking.copied([Lacking()], _COPIED)
+
+
+def test_copying_what_contains_itself_ends(looking: ModuleType) -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(RecursionError):
+        looking.copied(value, _COPIED)

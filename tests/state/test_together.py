@@ -8,16 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.model import Payload
-from holdfast.state import (
-    EncodedState,
-    ParsedLists,
-    StateEncoder,
-    codec,
-    decode_state,
-    decode_states,
-    reader,
-)
-from holdfast.state.cache import ChunkCache
+from holdfast.state import EncodedState, StateEncoder, decode_states
 from tests.state.simulation import Chunks, exact, message
 
 
@@ -59,51 +50,3 @@ def test_any_history_comes_back_in_any_order(seed: int) -> None:
         payloads = [Payload(encoded.manifest, encoded.refs) for _, encoded in order]
         decoded = decode_states(payloads, chunks.read)
         assert [exact(one.state) for one in decoded] == [exact(state) for state, _ in order]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_any_history_comes_back_one_after_the_other(seed: int) -> None:
-    chunks, history = _histories(seed)
-    for order in (history, history[::-1], random.Random(seed).sample(history, len(history))):
-        cache, parsed = ChunkCache(), ParsedLists()
-        for state, encoded in order:
-            payload = Payload(encoded.manifest, encoded.refs)
-            decoded = decode_state(payload, chunks.read, cache=cache, parsed=parsed)
-            assert exact(decoded.state) == exact(state)
-
-
-def test_of_a_list_that_grew_only_the_end_is_read_and_parsed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    chunks, encoder, messages = Chunks(), StateEncoder(), [message(0, 700)]
-    lengths: list[int] = []
-    load_json = codec.load_json
-
-    def measured(text: bytes, what: str) -> Any:
-        lengths.append(len(text))
-        return load_json(text, what)
-
-    monkeypatch.setattr(reader, "load_json", measured)
-    cache, parsed = ChunkCache(), ParsedLists()
-    for step in range(1, 60):
-        messages = [*messages, message(step, 700)]
-        encoded = encoder.encode({"messages": messages})
-        chunks.put(encoded)
-        encoder.accept(encoded)
-        payload = Payload(encoded.manifest, encoded.refs)
-        decoded = decode_state(payload, chunks.read, cache=cache, parsed=parsed)
-        assert decoded.state == {"messages": messages}
-    assert max(lengths[1:]) < 2_000
-    assert parsed.size > 40_000
-
-
-def test_an_end_that_is_no_longer_stored_is_not_asked_for() -> None:
-    parsed, messages = ParsedLists(), [message(0, 700)]
-    for step in range(1, 60):
-        messages = [*messages, message(step, 700)]
-        # Only what this state needs: others have removed the rest.
-        chunks, encoded = Chunks(), StateEncoder().encode({"messages": messages})
-        chunks.put(encoded)
-        payload = Payload(encoded.manifest, encoded.refs)
-        decoded = decode_state(payload, chunks.read, cache=ChunkCache(), parsed=parsed)
-        assert decoded.state == {"messages": messages}

@@ -3,7 +3,6 @@
 from holdfast.state.encoder import EncodedState, StateEncoder
 from holdfast.state.reader import (
     DecodedState,
-    ParsedLists,
     decode_state,
     decode_states,
     outline_state,
@@ -14,7 +13,6 @@ from holdfast.state.translated import TranslatedList
 __all__ = [
     "DecodedState",
     "EncodedState",
-    "ParsedLists",
     "StateEncoder",
     "StoredList",
     "TranslatedList",

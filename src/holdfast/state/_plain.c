@@ -318,12 +318,127 @@ plain_fits(PyObject *Py_UNUSED(module), PyObject *arguments)
     return same < 0 ? NULL : PyBool_FromLong(same);
 }
 
+/* copied -------------------------------------------------------------------------------------- */
+
+static PyObject *copy_of(PyObject *value, PyObject *attributes);
+
+static PyObject *
+copy_of_list(PyObject *value, PyObject *attributes)
+{
+    PyObject *made = PyList_New(0);
+    for (Py_ssize_t at = 0; made != NULL && at < PyList_Size(value); at++) {
+        PyObject *item = copy_of(PyList_GetItem(value, at), attributes);
+        if (item == NULL || PyList_Append(made, item))
+            Py_CLEAR(made);
+        Py_XDECREF(item);
+    }
+    return made;
+}
+
+static PyObject *
+copy_of_dict(PyObject *value, PyObject *attributes)
+{
+    PyObject *made = PyDict_Copy(value), *key, *item;
+    Py_ssize_t position = 0;
+    /* Only what is no scalar is put in again. That takes the place of a value, and moves none. */
+    while (made != NULL && PyDict_Next(value, &position, &key, &item)) {
+        if (Py_TYPE(key) != &PyUnicode_Type) {
+            PyErr_SetString(PyExc_TypeError, "a key is no text");
+            Py_CLEAR(made);
+        }
+        else if (!is_scalar(Py_TYPE(item))) {
+            Py_INCREF(key);
+            PyObject *copy = copy_of(item, attributes);
+            if (copy == NULL || PyDict_SetItem(made, key, copy))
+                Py_CLEAR(made);
+            Py_XDECREF(copy);
+            Py_DECREF(key);
+        }
+    }
+    return made;
+}
+
+static PyObject *
+copy_of_set(PyObject *value)
+{
+    PyObject *items = PyObject_GetIter(value), *item;
+    int scalars = 1;
+    while (items != NULL && (item = PyIter_Next(items)) != NULL) {
+        scalars &= is_scalar(Py_TYPE(item));
+        Py_DECREF(item);
+    }
+    Py_XDECREF(items);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!scalars) {
+        PyErr_SetString(PyExc_TypeError, "a set of more than scalars");
+        return NULL;
+    }
+    return PySet_New(value);
+}
+
+static PyObject *
+copy_of_object(PyObject *value, PyObject *attributes)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(value);
+    PyObject *names = PyDict_GetItemWithError(attributes, kind);
+    if (names == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "an object of %R", kind);
+        return NULL;
+    }
+    newfunc blank = (newfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_new);
+    PyObject *nothing = PyTuple_New(0);
+    PyObject *made = nothing == NULL ? NULL : blank(Py_TYPE(value), nothing, NULL);
+    Py_XDECREF(nothing);
+    for (Py_ssize_t at = 0; made != NULL && at < PyTuple_Size(names); at++) {
+        PyObject *name = PyTuple_GetItem(names, at);
+        PyObject *part = attribute(value, name);
+        PyObject *copy = part == NULL ? NULL : copy_of(part, attributes);
+        if (copy == NULL || PyObject_GenericSetAttr(made, name, copy))
+            Py_CLEAR(made);
+        Py_XDECREF(copy);
+        Py_XDECREF(part);
+    }
+    return made;
+}
+
+static PyObject *
+copy_of(PyObject *value, PyObject *attributes)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (is_scalar(type)) {
+        Py_INCREF(value);
+        return value;
+    }
+    if (Py_EnterRecursiveCall(" while a value was copied"))
+        return NULL;
+    Py_INCREF(value);
+    PyObject *made = type == &PyDict_Type ? copy_of_dict(value, attributes)
+        : type == &PyList_Type ? copy_of_list(value, attributes)
+        : type == &PySet_Type ? copy_of_set(value)
+        : copy_of_object(value, attributes);
+    Py_DECREF(value);
+    Py_LeaveRecursiveCall();
+    return made;
+}
+
+static PyObject *
+plain_copied(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *value, *attributes;
+    if (!PyArg_ParseTuple(arguments, "OO!:copied", &value, &PyDict_Type, &attributes))
+        return NULL;
+    return copy_of(value, attributes);
+}
+
 /* The module ---------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
     {"is_plain", plain_is_plain, METH_VARARGS, NULL},
     {"outline", plain_outline, METH_VARARGS, NULL},
     {"fits", plain_fits, METH_VARARGS, NULL},
+    {"copied", plain_copied, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

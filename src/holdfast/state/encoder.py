@@ -20,7 +20,7 @@ from holdfast.errors import StateNotSerializable
 from holdfast.model import Buffer, Payload
 from holdfast.state.cache import ChunkCache
 from holdfast.state.codec import compact, dump
-from holdfast.state.document import write_manifest
+from holdfast.state.document import seal_of, write_manifest
 from holdfast.state.known import KnownList, NoRoom
 from holdfast.state.reader import MAX_STATE_BYTES, large_values
 from holdfast.state.refs import ReadChunks
@@ -62,16 +62,20 @@ class _Sequence:
 class _Memory:
     """What is known of the last save: its large values by the keys that lead to them.
 
-    ``inline`` is the size from which a value counted as large.
+    ``inline`` is the size from which a value counted as large, ``seal`` names the state as a whole.
     """
 
     sequences: Mapping[Keys, _Sequence] = field(default_factory=dict)
     inline: int = INLINE_BYTES
+    seal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedState:
-    """What a put stores for a state. ``size_bytes`` is the length of the state's JSON text."""
+    """What a put stores for a state. ``size_bytes`` is the length of the state's JSON text.
+
+    ``continues`` is the seal of the state with which it was compared, if there was one.
+    """
 
     manifest: str
     refs: bytes
@@ -79,6 +83,7 @@ class EncodedState:
     expects: tuple[bytes, ...]
     size_bytes: int
     memory: _Memory
+    continues: str
 
     @property
     def remembered_bytes(self) -> int:
@@ -145,7 +150,7 @@ class StateEncoder:
         """Remember what has been stored."""
         memory = encoded.memory
         settled = {keys: sequence.settled() for keys, sequence in memory.sequences.items()}
-        self._memory = _Memory(settled, memory.inline)
+        self._memory = _Memory(settled, memory.inline, seal_of(encoded.manifest))
 
     def adopt(
         self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
@@ -159,7 +164,8 @@ class StateEncoder:
             {
                 keys: _Sequence(kind, known_layout(leaves))
                 for keys, kind, leaves in large_values(payload, read_chunks, cache)
-            }
+            },
+            seal=seal_of(payload.manifest),
         )
 
 
@@ -178,6 +184,7 @@ class _Encoding:
         self.screen = screen
         self.old = memory.sequences
         self.inline = memory.inline
+        self.continues = memory.seal
         self.fresh: dict[Keys, _Sequence] = {}
         self.hidden = 0  # JSON bytes that placeholders stand for, less the placeholders' own
         self.budget = REMEMBERED_BYTES
@@ -206,6 +213,7 @@ class _Encoding:
             expects=tuple(expects - chunks.keys()),
             size_bytes=size,
             memory=_Memory(self.fresh, self.inline),
+            continues=self.continues,
         )
 
     def dict_(
@@ -307,7 +315,7 @@ class _Encoding:
         source: TranslatedList | None,
     ) -> tuple[bytes, bool]:
         """Return the text of a list, or of the part of one that begins at ``start``."""
-        plain = values if source is None else source.translate(values, start)
+        plain = values if source is None else source.run(values, start)
         return dump(plain, "", room, screen=self.screen, name=keys[-1])
 
     def stored_list(self, value: StoredList, keys: Keys, room: int) -> bytes:

@@ -7,7 +7,9 @@ their order, and before those of a container a mark (``list``,
 very same objects stand in the same places nothing did. Objects that are not the same may still be equal, as
 after a round through JSON: then their types decide as well, because 1, 1.0 and True are equal too.
 
-`_plain.c` has the same three functions, several times as fast. They are used where it could be compiled;
+Whoever keeps such values to hand them out again makes copies of them, which is the third thing here.
+
+`_plain.c` has the same functions, several times as fast. They are used where it could be compiled;
 what is written here says what they do.
 """
 
@@ -18,7 +20,7 @@ from typing import Any, Final
 
 from holdfast.state.tags import MARK, MAX_DEPTH
 
-__all__ = ["COMPILED", "Attributes", "fits", "is_plain", "outline"]
+__all__ = ["COMPILED", "Attributes", "copied", "fits", "is_plain", "outline"]
 
 Attributes = dict[type, tuple[str, ...]]
 """Classes whose objects may stand among plain data, and the attributes that these consist of."""
@@ -143,8 +145,34 @@ def _is_scalar(known: Any, value: Any) -> bool:
     return type(known) is not float or repr(known) == repr(value)
 
 
+def copied(value: Any, attributes: Attributes) -> Any:
+    """Return a copy that shares nothing but scalars with ``value``.
+
+    Raises TypeError where something is neither plain, nor a set of scalars, nor of one of the classes.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is list:
+        return [copied(item, attributes) for item in value]
+    if kind is dict:
+        if any(type(key) is not str for key in value):
+            raise TypeError("a key is no text")
+        return {key: copied(item, attributes) for key, item in value.items()}
+    if kind is set:
+        if not all(type(item) in _SCALARS for item in value):
+            raise TypeError("a set of more than scalars")
+        return value.copy()
+    if kind not in attributes:
+        raise TypeError(f"an object of the class {kind.__qualname__}")
+    made: Any = object.__new__(kind)
+    for name in attributes[kind]:
+        object.__setattr__(made, name, copied(getattr(value, name), attributes))
+    return made
+
+
 try:
-    from holdfast.state._plain import fits, is_plain, outline
+    from holdfast.state._plain import copied, fits, is_plain, outline
 except ImportError:
     COMPILED = False
 else:

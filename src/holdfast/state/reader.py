@@ -32,40 +32,9 @@ from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 MAX_STATE_BYTES: Final = 1 << 30
 _BEGINNING: Final = 64
 
-# Lists that were parsed, by their kind, how deep they may go and how they begin.
-_Lists: TypeAlias = "dict[tuple[str, int, bytes], _Parsed]"
-
-
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """A list that was parsed: what it was parsed from, and how."""
-
-    kind: str
-    room: int
-    leaves: list[Ref]
-    items: list[Any]
-
-
-class ParsedLists:
-    """The large lists of the last state of a line that was read, for reading the next one."""
-
-    __slots__ = ("_by_number",)
-
-    def __init__(self) -> None:
-        self._by_number: dict[int, _Parsed] = {}
-
-    def get(self, number: int) -> _Parsed | None:
-        """Return the list that was the content of a sequence."""
-        return self._by_number.get(number)
-
-    def replace(self, by_number: dict[int, _Parsed]) -> None:
-        """Remember other lists instead; another thread sees the ones or the others."""
-        self._by_number = by_number
-
-    @property
-    def size(self) -> int:
-        """How long the texts of the lists are."""
-        return sum(ref.length for one in self._by_number.values() for ref in one.leaves)
+# Lists that were parsed, by their kind, how deep they may go and how they begin: the leaves of their texts, and
+# the items.
+_Lists: TypeAlias = dict[tuple[str, int, bytes], tuple[list[Ref], list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +50,16 @@ def decode_state(
     read_chunks: ReadChunks,
     *,
     cache: ChunkCache | None = None,
-    parsed: ParsedLists | None = None,
     max_bytes: int = MAX_STATE_BYTES,
 ) -> DecodedState:
     """Return the state that a checkpoint holds, every chunk verified by its digest.
 
-    Chunks that ``cache`` holds were verified before and are not read again. With ``parsed`` only what was added
-    to its lists is parsed; the state then shares them with others, and must not be changed.
+    Chunks that ``cache`` holds were verified before and are not read again.
 
     Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved, and
     `StateTooLarge` before reading anything when the content would exceed ``max_bytes``.
     """
-    if parsed is None:
-        return _Reading(payload, read_chunks, cache, max_bytes).decode()
-    return _Continued(payload, read_chunks, cache, max_bytes, parsed).decode()
+    return _Reading(payload, read_chunks, cache, max_bytes).decode()
 
 
 def outline_state(
@@ -287,31 +252,36 @@ class _Reading:
             return self.items(self.content(number), kind, room)
         leaves = self.leaves[number]
         beginning = (kind, room, self.chunks[leaves[0].digest][:_BEGINNING])
-        known = self.lists.get(beginning)
-        items = None if known is None else self.grown(leaves, known)
+        items = self.grown(leaves, kind, room, self.lists.get(beginning))
         if items is None:
             items = self.items(self.content(number), kind, room)
-        self.lists[beginning] = _Parsed(kind, room, leaves, items)
+        self.lists[beginning] = (leaves, items)
         return items
 
     def items(self, text: bytes, kind: str, room: int) -> list[Any]:
         items = load_json(text, "a stored list")
         return cast("list[Any]", untagged(items, room) if kind == "list+" else items)
 
-    def grown(self, leaves: list[Ref], known: _Parsed) -> list[Any] | None:
+    def grown(
+        self, leaves: list[Ref], kind: str, room: int, known: tuple[list[Ref], list[Any]] | None
+    ) -> list[Any] | None:
         """Return a list of which another one that was parsed is the beginning, or None.
 
         Where the leaves are the same, so are the texts: only the last ones are looked at.
         """
-        same = _in_common(known.leaves, leaves)
-        before, text = self.joined(known.leaves[same:], b""), self.joined(leaves[same:], b"")
-        if text == before:
-            return known.items
-        if not known.items or not text.startswith(before + b","):
+        if known is None:
             return None
-        new = self.items(b"[%b]" % text[len(before) + 1 :], known.kind, known.room)
+        old, items = known
+        pairs = zip(old, leaves, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        before, text = self.joined(old[same:], b""), self.joined(leaves[same:], b"")
+        if text == before:
+            return items
+        if not items or not text.startswith(before + b","):
+            return None
+        new = self.items(b"[%b]" % text[len(before) + 1 :], kind, room)
         # A comma with nothing on one of its sides is damage, which shows when all is parsed as one.
-        return known.items + new if new else None
+        return items + new if new else None
 
     def value(self, number: int, room: int) -> Any:
         kind = self.kinds[number]
@@ -332,61 +302,6 @@ class _Reading:
                 raise StateCorrupt("a stored value is nothing but a reference to another")
             return self.resolve(document, room)
         raise StateCorrupt(f"the manifest has a sequence of the unknown kind {kind!r:.80}")
-
-
-class _Continued(_Reading):
-    """A reading that goes on from the lists that an earlier one of the same line has parsed."""
-
-    def __init__(
-        self,
-        payload: Payload,
-        read_chunks: ReadChunks,
-        cache: ChunkCache | None,
-        max_bytes: int,
-        parsed: ParsedLists,
-    ) -> None:
-        super().__init__(payload, read_chunks, cache, max_bytes)
-        self.parsed = parsed
-        self.now: dict[int, _Parsed] = {}
-
-    def decode(self) -> DecodedState:
-        self.expand()
-        new = [
-            ref
-            for number, leaves in enumerate(self.leaves)
-            for ref in leaves[_in_common(self.known_leaves(number), leaves) :]
-        ]
-        self.chunks = read_verified(new, self.read_chunks, self.cache)
-        with collection_paused():
-            found = self.resolved()
-        self.parsed.replace(self.now)
-        return found
-
-    def known_leaves(self, number: int) -> list[Ref]:
-        known = self.parsed.get(number)
-        return [] if known is None else known.leaves
-
-    def list_(self, number: int, kind: str, room: int) -> list[Any]:
-        leaves, known, items = self.leaves[number], self.parsed.get(number), None
-        if (
-            known is not None
-            and (known.kind, known.room) == (kind, room)
-            and self.has_end(known, leaves)
-        ):
-            items = self.grown(leaves, known)
-        if items is None:
-            items = self.items(self.joined(leaves, b"]"), kind, room)
-        self.now[number] = _Parsed(kind, room, leaves, items)
-        return items
-
-    def has_end(self, known: _Parsed, leaves: list[Ref]) -> bool:
-        """Tell whether the end of a known list is at hand, which may no longer be stored."""
-        for ref in known.leaves[_in_common(known.leaves, leaves) :]:
-            data = self.chunks.get(ref.digest) or self.cache.get(ref.digest)
-            if data is None:
-                return False
-            self.chunks[ref.digest] = data
-        return True
 
 
 class _Outline(_Reading):
@@ -431,9 +346,3 @@ class _Outline(_Reading):
 
     def _read_leaves(self, leaves: list[Ref]) -> bytes:
         return self.joined(leaves, b"")
-
-
-def _in_common(one: list[Ref], other: list[Ref]) -> int:
-    """Return how many leaves two lists have in common at their beginnings."""
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

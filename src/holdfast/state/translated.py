@@ -14,18 +14,26 @@ from typing import Any
 from holdfast.state.plain import Attributes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TranslatedList:
     """A list of objects and how they are stored.
 
     ``translate`` gets a run of elements and the place of the first, and returns what is stored for them; it
-    must depend on nothing but the ``attributes`` of the objects in them, and on plain data.
+    must depend on nothing but the ``attributes`` of the objects in them, and on plain data. ``translated`` is
+    where the last run began and what was stored for it, or None when all was known.
     """
 
     values: list[Any]
     translate: Callable[[list[Any], int], list[Any]]
     attributes: Attributes
+    translated: tuple[int, list[Any]] | None = None
+
+    def run(self, values: list[Any], start: int) -> list[Any]:
+        """Translate a run of elements."""
+        plain = self.translate(values, start)
+        self.translated = (start, plain)
+        return plain
 
     def whole(self) -> list[Any]:
         """Translate all of it."""
-        return self.translate(self.values, 0)
+        return self.run(self.values, 0)

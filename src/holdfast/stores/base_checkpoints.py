@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Final
+from typing import Final, cast
 
 from holdfast.errors import IntegrityError
 from holdfast.model import (
@@ -21,7 +21,7 @@ from holdfast.model import (
     PutResult,
     WriteRecord,
 )
-from holdfast.state import DecodedState, ParsedLists, decode_state, decode_states
+from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.state.cache import ChunkCache
 
 # How many checkpoints before a damaged one are tried.
@@ -108,20 +108,26 @@ class CheckpointStore(ABC):
         The caller verifies them. What cannot be decompressed within bounds is left out.
         """
 
-    def load(
-        self, checkpoint_id: str, parsed: ParsedLists | None = None
-    ) -> tuple[Payload, DecodedState] | None:
-        """Return a checkpoint's payload and content, verified by digest; for ``parsed`` see `decode_state`.
+    def load(self, checkpoint_id: str) -> tuple[Payload, DecodedState] | None:
+        """Return a checkpoint's payload and content, verified by digest.
 
         None when there is no such checkpoint, also when it is removed while it is being read.
         Raises `IntegrityError` when what is stored is not what was saved.
         """
+        loaded = self.load_unless(None, checkpoint_id)
+        return cast("tuple[Payload, DecodedState] | None", loaded)
+
+    def load_unless(
+        self, known: Payload | None, checkpoint_id: str
+    ) -> tuple[Payload, DecodedState | None] | None:
+        """Return what `load` does; in place of the content that of ``known`` is, which the caller has, None."""
         try:
             payload = self.read_payload(checkpoint_id)
             if payload is None:
                 return None
-            content = decode_state(payload, self.read_chunks, cache=self.cache, parsed=parsed)
-            return payload, content
+            if payload == known:
+                return payload, None
+            return payload, decode_state(payload, self.read_chunks, cache=self.cache)
         except IntegrityError as error:
             found = first(self.list_checkpoints(CheckpointQuery(id=checkpoint_id)))
             if found is None:

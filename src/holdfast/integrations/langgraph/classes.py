@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from holdfast.errors import InvalidConfiguration
 from holdfast.integrations.langgraph.forms import (
+    GIVEN,
     DequeForm,
     EnumForm,
     Form,
@@ -51,6 +52,8 @@ class Classes:
         self.by_tag: dict[str, Form] = {}
         # What objects consist of, as far as that can be told by looking at attributes.
         self.attributes: dict[type, tuple[str, ...]] = {}
+        # All that a copy of them needs.
+        self.held: dict[type, tuple[str, ...]] = {}
         for form in (*_standard(), *_messages(), *_of_langgraph()):
             self._add(form)
         for one in registered:
@@ -61,6 +64,8 @@ class Classes:
         self.by_tag[form.tag] = form
         if form.attributes:
             self.attributes[form.made_of] = form.attributes
+            given = (GIVEN,) if isinstance(form, ModelForm) else ()
+            self.held[form.made_of] = (*form.attributes, *given)
 
 
 def _form_of(registered: type) -> Form:

@@ -21,15 +21,15 @@ from holdfast.integrations.langgraph.misplaced import Misplaced, walked, walked_
 Walk = Callable[[Any], Any]
 """Turns a value inside an object into its stored form, or back."""
 
-# Where a model keeps what was given beyond its fields, and its private attributes.
+# Where a model keeps which of its fields were given, what was given beyond them, and its private attributes.
+GIVEN: Final = "__pydantic_fields_set__"
 _EXTRA: Final = "__pydantic_extra__"
 _PRIVATE: Final = "__pydantic_private__"
 
 _set: Final = object.__setattr__
 # A model's own way to set its attributes would validate them.
 _set_dict, _set_given, _set_extra, _set_private = (
-    vars(BaseModel)[name].__set__
-    for name in ("__dict__", "__pydantic_fields_set__", _EXTRA, _PRIVATE)
+    vars(BaseModel)[name].__set__ for name in ("__dict__", GIVEN, _EXTRA, _PRIVATE)
 )
 
 

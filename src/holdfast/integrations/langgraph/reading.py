@@ -18,13 +18,12 @@ from langgraph.checkpoint.base import (
     PendingWrite,
 )
 
-from holdfast.collector import collection_paused
 from holdfast.errors import DigestMismatch, IntegrityError, StateCorrupt
 from holdfast.integrations.langgraph.places import Place, config_of
+from holdfast.integrations.langgraph.prototypes import Content, Prototypes
 from holdfast.integrations.langgraph.values import Values
 from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, WriteRecord
-from holdfast.state import DecodedState, ParsedLists, decode_state, decode_states
-from holdfast.state.cache import Cache
+from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.stores import Store
 
 PAGE = 100
@@ -40,12 +39,7 @@ class Reader:
     def __init__(self, store: Store, values: Values) -> None:
         self._store = store
         self._values = values
-        # Mostly the newest checkpoint of a line is read, again and again, and only grows.
-        self._parsed: Cache[tuple[str, str], ParsedLists] = Cache()
-
-    def forget_thread(self, thread_id: str) -> None:
-        """Forget the lists of a thread that were read."""
-        self._parsed.remove_where(lambda line: line[0] == thread_id)
+        self.prototypes = Prototypes(values)
 
     def find(self, place: Place) -> CheckpointRecord | None:
         """Return the record of a place, of the latest checkpoint if it names none, or None."""
@@ -112,16 +106,22 @@ class Reader:
         for record in records:
             content = contents.get(record.id)
             if content is not None:
-                yield self._tuple(record, content, writes.get(_key(record), []))
+                stored = _stored(record, content)
+                yield self._tuple(record, stored, writes.get(_key(record), []))
 
     def read(self, record: CheckpointRecord) -> tuple[CheckpointTuple, Payload] | None:
         """Return the checkpoint of a record and its payload, or None when it was removed."""
-        loaded = self._load(record)
+        line = _line(record)
+        known = self.prototypes.get(line)
+        loaded = self._load(record, None if known is None else known.payload)
         if loaded is None:
             return None
         payload, content = loaded
         writes = self.writes([record]).get(_key(record), [])
-        return self._tuple(record, content, writes), payload
+        if known is None or content is not None:
+            stored = _stored(record, cast("DecodedState", content))
+            known = self.prototypes.read(line, payload, stored, record.size_bytes)
+        return self._tuple(record, known.content, writes), payload
 
     def _contents(self, records: Sequence[CheckpointRecord]) -> dict[str, DecodedState]:
         ids = [record.id for record in reversed(records)]
@@ -129,39 +129,28 @@ class Reader:
             return self._store.load_all(ids)
         except IntegrityError:
             found = {record.id: self._load(record) for record in records}
-            return {id_: loaded[1] for id_, loaded in found.items() if loaded is not None}
+            return {
+                id_: loaded[1]
+                for id_, loaded in found.items()
+                if loaded is not None and loaded[1] is not None
+            }
 
-    def _load(self, record: CheckpointRecord) -> tuple[Payload, DecodedState] | None:
-        """Read one by itself, so that an error says which one it is."""
-        parsed = self._parsed.get(_line(record)) or ParsedLists()
+    def _load(
+        self, record: CheckpointRecord, known: Payload | None = None
+    ) -> tuple[Payload, DecodedState | None] | None:
+        """Read one by itself, so that an error says which one it is; see `Store.load_unless`."""
         try:
-            loaded = self._store.load(record.id, parsed)
+            return self._store.load_unless(known, record.id)
         except IntegrityError as error:
             raise type(error)(f"{_shown(record)}: {error}") from error
-        self._parsed.put(_line(record), parsed, parsed.size)
-        return loaded
 
     def _tuple(
-        self, record: CheckpointRecord, content: DecodedState, writes: list[PendingWrite]
+        self, record: CheckpointRecord, content: Content, writes: list[PendingWrite]
     ) -> CheckpointTuple:
-        thread_id, namespace = record.session_id, record.namespace
-        state = content.state
-        stored = state.get("channel_values")
-        if type(stored) is not dict:
-            raise StateCorrupt(f"{_shown(record)}: what is stored is no checkpoint of a graph")
-        thawed = self._values.thawed
-        with collection_paused():
-            checkpoint = {
-                name: value if name == "channel_values" else thawed(value, thread_id, name)
-                for name, value in state.items()
-            }
-            checkpoint["channel_values"] = {
-                channel: thawed(value, thread_id, channel) for channel, value in stored.items()
-            }
-        parent = record.parent_id
+        thread_id, namespace, parent = record.session_id, record.namespace, record.parent_id
         return CheckpointTuple(
             config=config_of(thread_id, namespace, record.external_id or record.id),
-            checkpoint=cast("Checkpoint", checkpoint),
+            checkpoint=cast("Checkpoint", self.prototypes.handed_out(content, thread_id)),
             metadata=self.metadata(record),
             parent_config=config_of(thread_id, namespace, parent) if parent else None,
             pending_writes=writes,
@@ -286,6 +275,13 @@ def _comes_before(record: CheckpointRecord, before: CheckpointRecord | str | Non
         return True
     parents = (record.metadata or {}).get("parents")
     return not isinstance(parents, dict) or parents.get(before.namespace) != before.external_id
+
+
+def _stored(record: CheckpointRecord, content: DecodedState) -> Content:
+    channels = content.state.get("channel_values")
+    if type(channels) is not dict:
+        raise StateCorrupt(f"{_shown(record)}: what is stored is no checkpoint of a graph")
+    return Content(content.state, channels)
 
 
 def _line(record: CheckpointRecord) -> tuple[str, str]:

@@ -143,6 +143,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
                     )
         except StateNotSerializable as error:
             raise _placed(error, thread_id) from error
+        self._reader.prototypes.stored(place.line, encoded, state)
         newest.went_on(self._runs, thread_id, namespace, checkpoint_id)
         return config_of(thread_id, namespace, checkpoint_id)
 
@@ -333,7 +334,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """Let nothing that was erased stay in the memory of this process."""
         for thread_id in thread_ids:
             self._recorders.forget_thread(thread_id)
-            self._reader.forget_thread(thread_id)
+            self._reader.prototypes.forget_thread(thread_id)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its namespaces and writes into a new one; contents are shared.

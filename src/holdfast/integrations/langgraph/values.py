@@ -27,6 +27,7 @@ from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.forms import Form
 from holdfast.integrations.langgraph.misplaced import Damaged, Misplaced, Refused, key_step
 from holdfast.state import TranslatedList
+from holdfast.state.plain import copied
 
 MARK: Final = "$o"
 _PAIRS: Final = "dict"
@@ -62,6 +63,7 @@ class Values:
         self._by_class = classes.by_class
         self._by_tag = classes.by_tag
         self._attributes = classes.attributes
+        self._held = classes.held
 
     def frozen(self, value: Any, thread_id: str, channel: str) -> Any:
         """Return a value as plain data.
@@ -126,6 +128,18 @@ class Values:
                 f"thread {thread_id!r}, channel {channel!r}: nested too deeply"
             ) from None
 
+    def copied(self, value: Any) -> Any:
+        """Return a copy of a value that `can_copy` was asked about."""
+        return copied(value, self._held)
+
+    def can_copy(self, value: Any) -> bool:
+        """Tell whether a value consists of what can be copied by its attributes."""
+        try:
+            copied(value, self._held)
+        except (AttributeError, RecursionError, TypeError):
+            return False
+        return True
+
     def _freeze(self, value: Any) -> Any:
         kind = type(value)
         if kind in _EXACT:
@@ -180,7 +194,7 @@ class Values:
             return _shown(value)
         if kind is set or kind is frozenset:
             if all(type(item) in _EXACT for item in value):
-                return value
+                return value.copy()
             return {MARK: _SET if kind is set else _FROZENSET, "v": self._items(value)}
         if not isinstance(value, Enum):
             for base, convert in _BASES:
