@@ -58,12 +58,13 @@ class Emulation:
         assert params is not None
         if 'holdfast".put(' in sql:
             self.shapes.append("put")
-            draft = json.loads(params["draft"])
-            # What is null, false or the usual is left out of a draft.
-            row = dict.fromkeys(COLUMNS) | {"namespace": "", "git_uncommitted": False}
-            row |= {"resumable": "not_resumable" not in draft, "pinned": False}
-            row |= {key: value for key, value in draft.items() if key in row}
-            moment, agent_id = datetime.now(UTC), draft["session"]["agent_id"]
+            # What few drafts say is one document; what is false or the usual is left out of it.
+            rest = json.loads(params["draft"] or "{}")
+            row = dict.fromkeys(COLUMNS) | {"git_uncommitted": False, "pinned": False}
+            row |= {key: value for key, value in {**params, **rest}.items() if key in row}
+            row |= {"resumable": "not_resumable" not in rest, "version": int(params["version"])}
+            row |= {"size_bytes": int(params["size_bytes"])}
+            moment, agent_id = datetime.now(UTC), json.loads(params["session"])["agent_id"]
             row |= {"seq": len(self.rows), "stored_bytes": 0, "created_at": moment}
             row |= {"agent_id": agent_id, "metadata": None}
             stamp = f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
@@ -74,17 +75,16 @@ class Emulation:
                 agent_id=agent_id,
                 stored_bytes=0,
                 created_at=stamp,
-                parent_id=draft.get("parent_id"),
-                label=draft.get("label"),
+                parent_id=params["parent_id"],
+                label=rest.get("label"),
                 metadata=None,
                 content=params["content"],
             )
             row |= {"chain_number": 1, "chain_previous": self.head, "chain_hash": link}
             self.head = link
-            row |= {"manifest": params["manifest"], "refs": params["refs"]}
             self.chunks |= dict(zip(params["digests"] or (), params["data"] or (), strict=True))
             self.rows.append(row)
-            keep = draft.get("keep")
+            keep = rest.get("keep")
             self.rows = self.rows[-keep:] if keep else self.rows
             return []
         found = [

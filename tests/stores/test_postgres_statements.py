@@ -1,6 +1,7 @@
 """Statements: how many there are, what SQL alone can read, and what a URL says."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -84,13 +85,33 @@ def test_a_put_with_its_trim_is_one_statement_through_any_connection(
 ) -> None:
     connection = Counting(beside)
     draft = checkpoint_draft(b"one")
-    row = connection.execute(*put_statement(draft, "default", schema_of(postgres_url))).fetchone()
-    result = parse_put(row, draft)
+    statement = put_statement(draft, "default", schema_of(postgres_url))
+    [answer] = connection.execute(*statement).fetchone()
+    result = parse_put(answer, draft)
     assert result.created
     assert result.record.id == draft.id
     assert len(connection.sent) == 1
     assert ";" not in connection.sent[0]
     assert one_value(beside, "SELECT count(*) FROM session_checkpoints") == 1
+
+
+def test_what_a_put_answers_is_what_is_stored_whatever_its_texts_hold(store: PostgresStore) -> None:
+    odd: dict[str, Any] = {
+        "label": "first\nsecond",
+        "metadata": {"a\nb": ["\n", 1e20, -0.0]},
+        "parent_id": "p\nq",
+    }
+    for moment in (None, datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)):
+        draft = replace(checkpoint_draft(name="odd"), created_at=moment, replace=True, **odd)
+        result = store.put(draft)
+        [stored] = store.list_checkpoints(CheckpointQuery(session_id=draft.session_id))
+        assert result.record == stored
+        assert stored.label == "first\nsecond"
+    assert len(result.removed) == 1
+    newest = replace(checkpoint_draft(name="next"), parent_is_newest=True)
+    assert store.put(newest).record.parent_id == stored.id
+    first = replace(newest, id=new_id(), namespace="empty")
+    assert store.put(first).record.parent_id is None
 
 
 def test_a_whole_checkpoint_is_read_with_one_statement(

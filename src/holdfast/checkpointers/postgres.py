@@ -2,7 +2,7 @@
 
 The statements are those of the PostgreSQL store, sent as they are; four shapes are all there is:
 
-    put      SELECT … FROM holdfast.put(…)            one row: the record, created, removed
+    put      SELECT holdfast.put(…)                   one text: what became of the checkpoint
     get      SELECT … one checkpoint and its chunks   one row or none: record, link, manifest,
                                                       refs, chunks
     list     SELECT … the columns of a record         a row for each checkpoint

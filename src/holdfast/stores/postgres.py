@@ -95,8 +95,8 @@ class PostgresStore(
         statement = statements.put_statement(
             draft, self.tenant, self.schema, row_digest=self.row_digest
         )
-        [row] = self._link.prepared_rows(self._put, statement, again=True)
-        return parse_put(row, draft)
+        [(answer,)] = self._link.prepared_rows(self._put, statement, again=True)
+        return parse_put(answer, draft)
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
         statement = listing.list_statement(query, self.tenant, self.schema)

@@ -6,8 +6,8 @@ took longer than all else on this side of the connection, so here both are said 
     put = Prepared(queries("postgres", schema)["postgres.put"])
     [row] = put.rows(connection, {"tenant": "…", "data": [b"…"], …})
 
-Parameters are texts, bytes, lists of bytes or None; columns are what `_READERS` knows. The connection is in
-autocommit mode, speaks UTF-8 and is used by nobody else meanwhile.
+Parameters are texts for ``%(name)s``, bytes or lists of bytes for ``%(name)b``, or None; columns are what
+`_READERS` knows. The connection is in autocommit mode, speaks UTF-8 and is used by nobody else meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any, Final
-from uuid import UUID
 from weakref import WeakSet
 
 from psycopg import Connection, DataError
@@ -27,7 +26,7 @@ from psycopg.generators import execute
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
-_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)[sb]")
+_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)([sb])")
 _TEXT, _BINARY = 0, 1
 _ROWS, _DONE = ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK
 _BYTEA: Final = 17
@@ -36,7 +35,6 @@ _NO_SUCH_STATEMENT: Final = b"26000"
 _PREPARED_ALREADY: Final = b"42P05"
 _ARRAY: Final = Struct("!iiIii")
 _LENGTH: Final = Struct("!i")
-_UUID_BYTES: Final = 16
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -45,27 +43,41 @@ class Prepared:
 
     def __init__(self, sql: str) -> None:
         order: dict[str, int] = {}
+        formats: list[int] = []
 
         def number(found: re.Match[str]) -> str:
-            return f"${order.setdefault(found[1], len(order) + 1)}"
+            if found[1] not in order:
+                order[found[1]] = len(order) + 1
+                formats.append(_BINARY if found[2] == "b" else _TEXT)
+            return f"${order[found[1]]}"
 
         self._sql = _PLACEHOLDER.sub(number, sql).encode()
         # Behind a pooler others may have prepared the very same on this connection, and no other.
         self._name = b"holdfast_" + hashlib.sha256(self._sql).hexdigest()[:32].encode()
         self._order = tuple(order)
+        self._formats = formats
         self._known: WeakSet[Connection[Any]] = WeakSet()
 
     def rows(self, connection: Connection[Any], params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Send it and return its rows. Raises `psycopg.Error`, as a cursor does."""
         values = [params[name] for name in self._order]
-        written = [_written(value) for value in values]
-        formats = [_TEXT if type(value) is str else _BINARY for value in values]
+        if "\0" in "".join([value for value in values if isinstance(value, str)]):
+            # libpq would take the text for ending there.
+            raise DataError("PostgreSQL has no text with a NUL in it")
+        written = [
+            value.encode()
+            if isinstance(value, str)
+            else _array(value)
+            if isinstance(value, list)
+            else value
+            for value in values
+        ]
         if connection not in self._known:
             self._prepare(connection)
-        result = self._send(connection, written, formats)
+        result = self._send(connection, written)
         if result.status != _ROWS and _sqlstate(result) == _NO_SUCH_STATEMENT:
             self._prepare(connection)
-            result = self._send(connection, written, formats)
+            result = self._send(connection, written)
         if result.status != _ROWS:
             raise error_from_result(result)
         return _read(result)
@@ -77,11 +89,9 @@ class Prepared:
             raise error_from_result(result)
         self._known.add(connection)
 
-    def _send(
-        self, connection: Connection[Any], written: list[bytes | None], formats: list[int]
-    ) -> PGresult:
+    def _send(self, connection: Connection[Any], written: list[bytes | None]) -> PGresult:
         connection.pgconn.send_query_prepared(
-            self._name, written, param_formats=formats, result_format=_BINARY
+            self._name, written, param_formats=self._formats, result_format=_BINARY
         )
         results: list[PGresult] = connection.wait(execute(connection.pgconn))
         return results[-1]
@@ -91,14 +101,7 @@ def _sqlstate(result: PGresult) -> bytes | None:
     return result.error_field(DiagnosticField.SQLSTATE)
 
 
-def _written(value: str | bytes | list[bytes] | None) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        if "\0" in value:
-            # libpq would take the text for ending there.
-            raise DataError("PostgreSQL has no text with a NUL in it")
-        return value.encode()
+def _array(value: list[bytes]) -> bytes:
     parts = [_ARRAY.pack(1, 0, _BYTEA, len(value), 1)]
     for one in value:
         parts += (_LENGTH.pack(len(one)), one)
@@ -124,20 +127,10 @@ def _moment(data: bytes) -> datetime:
     return _EPOCH + timedelta(microseconds=_integer(data))
 
 
-def _uuids(data: bytes) -> list[UUID]:
-    """Return an array that has one dimension, or none when it is empty."""
-    step = _LENGTH.size + _UUID_BYTES
-    return [
-        UUID(bytes=data[end - _UUID_BYTES : end])
-        for end in range(_ARRAY.size + step, len(data) + 1, step)
-    ]
-
-
 # By the type's number in PostgreSQL's catalog, which never changes.
 _READERS: Final[dict[int, Callable[[bytes], Any]]] = {
     20: _integer,
     23: _integer,
     25: bytes.decode,
     1184: _moment,
-    2951: _uuids,
 }

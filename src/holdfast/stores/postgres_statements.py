@@ -9,7 +9,7 @@ draft could not know, and is read here.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,7 @@ from holdfast.model import (
     Trim,
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
-from holdfast.state.codec import dump_document
+from holdfast.state.codec import dump_document, load_document
 from holdfast.stores.chain import (
     RowDigest,
     content_digest,
@@ -45,10 +45,11 @@ from holdfast.stores.checks import (
     check_session,
     check_write,
 )
-from holdfast.stores.postgres_rows import Row, known, loaded, stored_record, utc
+from holdfast.stores.postgres_rows import stored_record, utc
 
 # Further back than any checkpoint, and still a date for PostgreSQL.
 _LONGEST_AGE: Final = 1e11
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Statement(NamedTuple):
@@ -66,62 +67,61 @@ def put_statement(
     row_digest: RowDigest = plain_digest,
     purge_expired: bool = False,
 ) -> Statement:
-    """Return the one statement that stores a checkpoint; `parse_put` reads its row.
+    """Return the one statement that stores a checkpoint; `parse_put` reads its answer.
 
     With ``purge_expired`` it removes what has expired in the session and namespace.
     """
     draft = check_checkpoint(draft)
-    document = {
-        "id": draft.id,
-        "session_id": draft.session_id,
-        "namespace": draft.namespace or None,
-        "name": draft.name,
-        "external_id": draft.external_id,
-        "parent_id": draft.parent_id,
-        "parent_is_newest": draft.parent_is_newest,
+    rest = {
         "label": draft.label,
         "description": draft.description,
-        "checkpoint_type": draft.checkpoint_type,
-        "retention_class": draft.retention_class,
         "run_id": draft.run_id,
-        "version": draft.version,
-        "size_bytes": draft.size_bytes,
         "git_branch": draft.git_branch,
         "git_commit": draft.git_commit,
         "git_uncommitted": draft.git_uncommitted,
         "workspace_commit": draft.workspace_commit,
         "pack_required": draft.pack_required,
-        "fence": draft.fence,
         "not_resumable": not draft.resumable,
         "pinned": draft.pinned,
         "expires_at": _moment(draft.expires_at, "expires_at"),
         "created_at": _moment(draft.created_at, "created_at"),
-        "metadata": _document(draft.metadata),
         "replace": draft.replace,
         "consumes": draft.consumes,
         "follows": draft.follows,
         "keep": draft.trim.keep,
         "max_age": _ages(draft.trim),
         "purge_expired": purge_expired,
-        "session": None if draft.session is None else _session_text(draft.session),
     }
     # What is not there costs the server nothing to read.
-    said = {
-        key: value for key, value in document.items() if value is not None and value is not False
-    }
+    said = {key: value for key, value in rest.items() if value is not None and value is not False}
     digests, data = sorted_chunks([draft.chunks])
+    metadata, session = draft.metadata, draft.session
     params = {
         "tenant": tenant,
-        "draft": _json(said),
+        "session_id": draft.session_id,
+        "namespace": draft.namespace,
+        "id": draft.id,
+        "name": draft.name,
+        "external_id": draft.external_id,
+        "parent_id": draft.parent_id,
+        "parent_is_newest": "true" if draft.parent_is_newest else None,
+        "checkpoint_type": draft.checkpoint_type,
+        "retention_class": draft.retention_class,
+        "version": str(draft.version),
+        "size_bytes": str(draft.size_bytes),
+        "fence": None if draft.fence is None else str(draft.fence),
+        "metadata": None if metadata is None else dump_document(metadata, "metadata"),
         "manifest": draft.manifest,
         "refs": draft.refs,
+        "content": content_digest(
+            row_digest, tenant, draft_row(draft), draft.manifest.encode(), draft.refs
+        ),
         # An empty array takes longer to send than none.
         "digests": digests or None,
         "data": data or None,
         "expects": list(draft.expects) or None,
-        "content": content_digest(
-            row_digest, tenant, draft_row(draft), draft.manifest.encode(), draft.refs
-        ),
+        "draft": _json(said) if said else None,
+        "session": None if session is None else _session_text(session),
     }
     return Statement(queries("postgres", schema)["postgres.put"], params)
 
@@ -196,28 +196,28 @@ def session_document(draft: NewSession) -> str:
     return _json(_session(draft))
 
 
-def parse_put(row: Row, draft: NewCheckpoint) -> PutResult:
-    """Read the row of `put_statement`: what was stored already, or what became of the draft."""
-    stored, removed, agent_id, seq, parent_id, label, size, metadata, created_at = row
-    if stored is not None:
-        return PutResult(stored_record(orjson.loads(stored)), created=False)
+def parse_put(answer: str, draft: NewCheckpoint) -> PutResult:
+    """Read what `put_statement` answers: what was stored already, or what became of the draft."""
+    if answer.startswith("{"):
+        return PutResult(stored_record(orjson.loads(answer)), created=False)
+    removed, agent_id, seq, size, moment, metadata, newest, label = answer.split("\n", 7)
     record = CheckpointRecord(
         id=draft.id.lower(),
         session_id=draft.session_id,
         agent_id=agent_id,
         namespace=draft.namespace,
-        seq=seq,
+        seq=int(seq),
         external_id=draft.external_id,
-        parent_id=parent_id,
+        parent_id=(newest or None) if draft.parent_is_newest else draft.parent_id,
         name=draft.name,
-        label=label,
+        label=None if draft.label is None else label,
         description=draft.description,
         checkpoint_type=draft.checkpoint_type,
         retention_class=draft.retention_class,
         run_id=draft.run_id,
         version=draft.version,
         size_bytes=draft.size_bytes,
-        stored_bytes=size,
+        stored_bytes=int(size),
         git_branch=draft.git_branch,
         git_commit=draft.git_commit,
         git_uncommitted=draft.git_uncommitted,
@@ -225,11 +225,12 @@ def parse_put(row: Row, draft: NewCheckpoint) -> PutResult:
         resumable=draft.resumable,
         pinned=draft.pinned,
         expires_at=utc(draft.expires_at),
-        metadata=loaded(metadata),
-        created_at=known(utc(created_at)),
+        metadata=load_document(metadata) if metadata else None,
+        # Seconds with exactly six digits behind the point.
+        created_at=_EPOCH + timedelta(microseconds=int(moment.replace(".", ""))),
         restored_at=None,
     )
-    return PutResult(record, created=True, removed=tuple(map(str, removed or ())))
+    return PutResult(record, created=True, removed=tuple(removed.split()))
 
 
 def outcome_params(outcome: EffectOutcome) -> dict[str, Any]:
@@ -275,16 +276,16 @@ def _session(draft: NewSession) -> dict[str, Any]:
     }
 
 
-def _session_text(draft: NewSession) -> orjson.Fragment:
+def _session_text(draft: NewSession) -> str:
     """Return what every put of a thread says again."""
     if draft.metadata is None and (draft.agent is None or draft.agent.metadata is None):
         return _plain_session_text(draft)
-    return orjson.Fragment(_json(_session(draft)))
+    return session_document(draft)
 
 
 @lru_cache(maxsize=1024)
-def _plain_session_text(draft: NewSession) -> orjson.Fragment:
-    return orjson.Fragment(_json(_session(draft)))
+def _plain_session_text(draft: NewSession) -> str:
+    return session_document(draft)
 
 
 def forget_sessions() -> None:

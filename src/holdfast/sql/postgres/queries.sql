@@ -550,11 +550,13 @@ SELECT version, checksum FROM holdfast.schema_migrations ORDER BY version;
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES (%(version)s, %(checksum)s);
 
 -- name: postgres.put
--- Of a new checkpoint only what its writer does not know: every column costs time.
-SELECT p.stored, p.removed, p.agent, p.place, p.parent, p.alias, p.bytes, p.document, p.moment
-FROM holdfast.put(
-    %(tenant)s, %(draft)s::jsonb, %(manifest)s, %(refs)b::bytea,
-    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(content)b::bytea) AS p;
+-- One text for an answer: every column costs time.
+SELECT holdfast.put(
+    %(tenant)s, %(session_id)s, %(namespace)s, %(id)s::uuid, %(name)s, %(external_id)s,
+    %(parent_id)s, %(parent_is_newest)s::boolean, %(checkpoint_type)s, %(retention_class)s,
+    %(version)s::bigint, %(size_bytes)s::bigint, %(fence)s::bigint, %(metadata)s::jsonb,
+    %(manifest)s, %(refs)b::bytea, %(content)b::bytea, %(digests)b::bytea[], %(data)b::bytea[],
+    %(expects)b::bytea[], %(draft)s::jsonb, %(session)s);
 
 -- name: postgres.packs.put
 SELECT holdfast.put_pack(

@@ -912,14 +912,11 @@ CREATE FUNCTION holdfast.link_hash(
 )
 RETURNS bytea
 LANGUAGE sql STABLE AS $$
-    SELECT sha256(p_previous || convert_to(
-        p_number || E'\n' || p_seq || E'\n' || p_agent || E'\n' || p_stored || E'\n'
-        || to_char(p_created AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || E'\n'
-        || coalesce(octet_length(p_parent)::text, '-') || E'\n'
-        || coalesce(octet_length(p_label)::text, '-') || E'\n'
-        || coalesce(octet_length(p_metadata::text)::text, '-') || E'\n'
-        || coalesce(p_parent, '') || coalesce(p_label, '') || coalesce(p_metadata::text, ''),
-        'UTF8') || p_content)
+    SELECT sha256(p_previous || convert_to(concat_ws(E'\n', p_number, p_seq, p_agent, p_stored,
+        to_char(p_created AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        coalesce(octet_length(p_parent)::text, '-'), coalesce(octet_length(p_label)::text, '-'),
+        coalesce(octet_length(p_metadata::text)::text, '-'),
+        concat(p_parent, p_label, p_metadata::text)), 'UTF8') || p_content)
 $$;
 
 -- Leaves tombstones for links of a session that the caller has locked: one for each run of numbers,
@@ -1090,7 +1087,7 @@ END $$;
 -- Refuses a draft that its session is not open for, or that says what it relies on when that is not so.
 -- Its session is locked, so of all that go on from one checkpoint exactly one gets here first.
 CREATE FUNCTION holdfast.admit(
-    p_tenant text, p_draft jsonb, p_session text, p_namespace text, p_status text,
+    p_tenant text, p_draft jsonb, p_session text, p_namespace text, p_external_id text,
     p_present timestamptz
 )
 RETURNS void
@@ -1099,7 +1096,8 @@ DECLARE
     origin uuid := (p_draft ->> 'consumes')::uuid;
     follows text := p_draft ->> 'follows';
 BEGIN
-    IF p_status = 'completed' THEN
+    IF EXISTS (SELECT FROM holdfast.sessions AS s
+                WHERE s.tenant = p_tenant AND s.id = p_session AND s.status = 'completed') THEN
         RAISE EXCEPTION 'session % is completed; fork it to go on. Nothing was stored', p_session
             USING ERRCODE = 'HF016';
     END IF;
@@ -1138,7 +1136,7 @@ BEGIN
          ORDER BY c.seq DESC LIMIT 1), '') AND NOT EXISTS (
         SELECT FROM holdfast.session_checkpoints AS c
          WHERE c.tenant = p_tenant AND c.session_id = p_session
-           AND c.namespace = p_namespace AND c.external_id = p_draft ->> 'external_id'
+           AND c.namespace = p_namespace AND c.external_id = p_external_id
            AND (c.expires_at IS NULL OR c.expires_at > p_present)) THEN
         RAISE EXCEPTION 'checkpoint "%" is not the newest of session %, namespace "%": somebody else '
             'went on from there. Nothing was stored: read the newest and repeat the work',
@@ -1155,28 +1153,30 @@ END $$;
 -- planned once: plans for the very values of the first puts would be no better, and cost more than a put.
 -- So does every expression that stands alone, since a transaction prepares each anew: what belongs to a row
 -- is said in the statement that reads or writes it, and what is rare is asked for all at once.
--- p_draft leaves out what is null, false or the usual. Returns what is decided here or, if its id is there
--- already, what is stored under it.
+-- p_draft has what most drafts leave out, and is then null; p_owner is the document of the session, which is
+-- parsed only where there is none yet. Returns what is stored under the id already, as a document, or else
+-- what is decided here, in lines: the ids of what was removed, the agent, its place, its bytes, when, its
+-- metadata, its parent if that was to be the newest, and its label, which may have several.
 CREATE FUNCTION holdfast.put(
-    p_tenant text, p_draft jsonb, p_manifest text, p_refs bytea,
-    p_digests bytea[], p_data bytea[], p_expects bytea[], p_content bytea,
-    OUT stored text, OUT removed uuid[], OUT agent text, OUT place bigint, OUT parent text,
-    OUT alias text, OUT bytes bigint, OUT document text, OUT moment timestamptz
+    p_tenant text, p_session text, p_namespace text, p_id uuid, p_name text, p_external_id text,
+    p_parent text, p_newest boolean, p_type text, p_class text, p_version bigint, p_size bigint,
+    p_fence bigint, p_metadata jsonb, p_manifest text, p_refs bytea, p_content bytea,
+    p_digests bytea[], p_data bytea[], p_expects bytea[], p_draft jsonb, p_owner text
 )
+RETURNS text
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    new_id uuid := (p_draft ->> 'id')::uuid;
-    line text := p_draft ->> 'session_id';
-    space text := coalesce(p_draft ->> 'namespace', '');
     worker uuid;
-    standing text;
     number bigint;
     previous bytea;
     present timestamptz;
     added bigint := 0;
     special boolean;
+    stored text;
+    removed uuid[];
     position_kept bigint;
     link bytea;
+    answer text;
     gone uuid[];
     taken record;
     numbers bigint[];
@@ -1188,38 +1188,47 @@ BEGIN
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
     LOOP
-        SELECT s.agent_id, s.status, s.chain_length + 1, s.chain_head, clock_timestamp(),
+        SELECT s.agent_id, s.chain_length + 1, s.chain_head, clock_timestamp(),
                s.status = 'completed'
-               OR CASE WHEN p_draft ? 'fence' THEN s.lease_token <> (p_draft ->> 'fence')::bigint
-                       ELSE s.lease_owner IS NOT NULL END
-               OR (s.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"')) IS TRUE
+               OR CASE WHEN p_fence IS NULL THEN s.lease_owner IS NOT NULL
+                       ELSE s.lease_token <> p_fence END
+               OR s.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"')
                OR p_draft ?| ARRAY['purge_expired', 'consumes', 'follows', 'pack_required']
-          INTO worker, standing, number, previous, present, special
+          INTO worker, number, previous, present, special
           FROM holdfast.sessions AS s
-         WHERE s.tenant = p_tenant AND s.id = line FOR NO KEY UPDATE;
+         WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
-        IF NOT p_draft ? 'session' THEN
-            RAISE EXCEPTION 'there is no session %', line USING ERRCODE = 'HF002';
+        IF p_owner IS NULL THEN
+            RAISE EXCEPTION 'there is no session %', p_session USING ERRCODE = 'HF002';
         END IF;
-        PERFORM holdfast.add_session(p_tenant, p_draft -> 'session');
+        PERFORM holdfast.add_session(p_tenant, p_owner::jsonb);
     END LOOP;
     IF special THEN
-        PERFORM holdfast.check_writer(p_tenant, line, (p_draft ->> 'fence')::bigint, p_manifest);
+        PERFORM holdfast.check_writer(p_tenant, p_session, p_fence, p_manifest);
         -- What is stored already is the answer to a retry, whatever else would refuse it. Where nothing
         -- does, the row itself will find its place taken.
-        stored := holdfast.stored_already(p_tenant, line, new_id);
+        stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
-            RETURN;
+            RETURN stored;
         END IF;
-        PERFORM holdfast.admit(p_tenant, p_draft, line, space, standing, present);
+        PERFORM holdfast.admit(
+            p_tenant, p_draft, p_session, p_namespace, p_external_id, present);
     END IF;
+    -- As add_chunks() does, whose call would cost as much as a chunk.
     IF p_digests IS NOT NULL THEN
-        added := holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
+        FOR place IN 1 .. cardinality(p_digests) LOOP
+            INSERT INTO holdfast.chunks (tenant, digest, codec, data)
+            VALUES (p_tenant, p_digests[place], 0, p_data[place])
+            ON CONFLICT (tenant, digest) DO NOTHING;
+            IF FOUND THEN
+                added := added + octet_length(p_data[place]);
+            END IF;
+        END LOOP;
     END IF;
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
-        stored := holdfast.stored_already(p_tenant, line, new_id);
+        stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
-            RETURN;
+            RETURN stored;
         END IF;
         -- Refuses it, unless another writer has brought them since.
         PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
@@ -1233,65 +1242,66 @@ BEGIN
             version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash, git_branch,
             git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
             created_at)
-        SELECT p_tenant, new_id, p_draft ->> 'external_id', line, worker, space, drawn.seq,
-               drawn.parent_id, p_draft ->> 'name', drawn.label, p_draft ->> 'description',
-               p_draft ->> 'checkpoint_type', p_draft ->> 'retention_class', p_manifest::jsonb,
-               p_manifest, p_refs, p_draft ->> 'run_id', (p_draft ->> 'version')::bigint,
-               (p_draft ->> 'size_bytes')::bigint, drawn.stored_bytes, number, previous,
+        SELECT p_tenant, p_id, p_external_id, p_session, worker, p_namespace, drawn.seq,
+               drawn.parent_id, p_name, drawn.label, p_draft ->> 'description', p_type, p_class,
+               p_manifest::jsonb, p_manifest, p_refs, p_draft ->> 'run_id', p_version, p_size,
+               drawn.stored_bytes, number, previous,
                holdfast.link_hash(
                    previous, number, drawn.seq, worker, drawn.stored_bytes, drawn.created_at,
-                   drawn.parent_id, drawn.label, p_draft -> 'metadata', p_content),
-               p_draft ->> 'git_branch', p_draft ->> 'git_commit', p_draft ? 'git_uncommitted',
-               p_draft ->> 'workspace_commit', NOT p_draft ? 'not_resumable', p_draft ? 'pinned',
-               (p_draft ->> 'expires_at')::timestamptz, p_draft -> 'metadata', drawn.created_at
+                   drawn.parent_id, drawn.label, p_metadata, p_content),
+               p_draft ->> 'git_branch', p_draft ->> 'git_commit',
+               (p_draft ? 'git_uncommitted') IS TRUE, p_draft ->> 'workspace_commit',
+               (p_draft ? 'not_resumable') IS NOT TRUE, (p_draft ? 'pinned') IS TRUE,
+               (p_draft ->> 'expires_at')::timestamptz, p_metadata, drawn.created_at
           FROM (SELECT coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'))
                            AS seq,
-                       CASE WHEN p_draft ? 'parent_is_newest' THEN (
+                       CASE WHEN p_newest THEN (
                             SELECT n.id::text FROM holdfast.session_checkpoints AS n
-                             WHERE n.tenant = p_tenant AND n.session_id = line
-                               AND n.namespace = space
+                             WHERE n.tenant = p_tenant AND n.session_id = p_session
+                               AND n.namespace = p_namespace
                                AND (n.expires_at IS NULL OR n.expires_at > present)
                              ORDER BY n.seq DESC LIMIT 1)
-                            ELSE p_draft ->> 'parent_id' END AS parent_id,
-                       CASE WHEN p_draft ? 'label' THEN
-                            holdfast.free_label(p_tenant, line, space, p_draft ->> 'label')
+                            ELSE p_parent END AS parent_id,
+                       CASE WHEN p_draft ? 'label' THEN holdfast.free_label(
+                            p_tenant, p_session, p_namespace, p_draft ->> 'label')
                        END AS label,
                        octet_length(p_manifest) + octet_length(p_refs) + added AS stored_bytes,
                        coalesce((p_draft ->> 'created_at')::timestamptz, present) AS created_at
                ) AS drawn
         ON CONFLICT DO NOTHING
-        RETURNING c.agent_id::text, c.seq, c.parent_id, c.label, c.stored_bytes, c.metadata::text,
-                  c.created_at, c.chain_hash
-             INTO agent, place, parent, alias, bytes, document, moment, link;
+        RETURNING E'\n' || c.agent_id || E'\n' || c.seq || E'\n' || c.stored_bytes || E'\n'
+                  || extract(epoch FROM c.created_at) || E'\n' || coalesce(c.metadata::text, '')
+                  || E'\n' || CASE WHEN p_newest THEN coalesce(c.parent_id, '') ELSE '' END
+                  || E'\n' || coalesce(c.label, ''), c.chain_hash
+             INTO answer, link;
         EXIT WHEN FOUND;
 
-        stored := holdfast.stored_already(p_tenant, line, new_id);
+        stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
-            RETURN;
+            RETURN stored;
         END IF;
         -- What has expired is gone for everybody who asks, so it stands in nobody's way.
         FOR taken IN
             SELECT c.id, c.seq, c.chain_number, c.chain_hash,
                    (c.expires_at <= present) IS TRUE AS expired,
-                   (c.external_id = p_draft ->> 'external_id') IS TRUE AS same_external
+                   (c.external_id = p_external_id) IS TRUE AS same_external
               FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
-               AND c.name = p_draft ->> 'name'
+             WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
+               AND c.name = p_name
             UNION
             SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= present) IS TRUE, true
               FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
-               AND c.external_id = p_draft ->> 'external_id'
+             WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
+               AND c.external_id = p_external_id
              ORDER BY seq
         LOOP
             IF NOT taken.expired THEN
-                IF NOT p_draft ? 'replace' THEN
+                IF (p_draft ? 'replace') IS NOT TRUE THEN
                     RAISE EXCEPTION 'session % has a checkpoint with the % % already. Nothing was '
                         'stored: choose another, or replace it with overwrite=True (on the command '
-                        'line: --overwrite)', line,
+                        'line: --overwrite)', p_session,
                         CASE WHEN taken.same_external THEN 'external id' ELSE 'name' END,
-                        CASE WHEN taken.same_external THEN p_draft ->> 'external_id'
-                             ELSE p_draft ->> 'name' END
+                        CASE WHEN taken.same_external THEN p_external_id ELSE p_name END
                         USING ERRCODE = 'HF004';
                 END IF;
                 IF taken.same_external THEN
@@ -1299,13 +1309,13 @@ BEGIN
                 END IF;
             END IF;
             DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
-            PERFORM holdfast.bury(p_tenant, line, ARRAY[taken.chain_number], ARRAY[taken.seq],
-                                  ARRAY[taken.chain_hash]);
+            PERFORM holdfast.bury(p_tenant, p_session, ARRAY[taken.chain_number],
+                                  ARRAY[taken.seq], ARRAY[taken.chain_hash]);
             removed := removed || taken.id;
         END LOOP;
         IF NOT FOUND THEN
             -- Another tenant's, which a role that does not own the tables cannot see.
-            RAISE EXCEPTION 'another session has a checkpoint with the id %', new_id
+            RAISE EXCEPTION 'another session has a checkpoint with the id %', p_id
                 USING ERRCODE = 'HF004';
         END IF;
     END LOOP;
@@ -1314,8 +1324,8 @@ BEGIN
         IF p_draft ? 'keep' THEN
             gone := ARRAY(
                 SELECT c.id FROM holdfast.session_checkpoints AS c
-                 WHERE c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
-                   AND c.retention_class = p_draft ->> 'retention_class'
+                 WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
+                   AND c.retention_class = p_class
                    AND NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
                  ORDER BY c.seq DESC OFFSET (p_draft -> 'keep')::bigint);
         END IF;
@@ -1324,7 +1334,7 @@ BEGIN
                 SELECT c.id
                   FROM jsonb_each_text(p_draft -> 'max_age') AS rule
                   JOIN holdfast.session_checkpoints AS c
-                    ON c.tenant = p_tenant AND c.session_id = line AND c.namespace = space
+                    ON c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
                    AND c.retention_class = rule.key
                  WHERE NOT c.pinned AND (c.expires_at IS NULL OR c.expires_at > present)
                    AND c.created_at < present - make_interval(secs => rule.value::double precision));
@@ -1336,8 +1346,8 @@ BEGIN
                    AND (c.restoring_until IS NULL OR c.restoring_until <= present)
                    AND c.id IS DISTINCT FROM (
                         SELECT n.id FROM holdfast.session_checkpoints AS n
-                         WHERE n.tenant = p_tenant AND n.session_id = line
-                           AND n.namespace = space AND n.resumable
+                         WHERE n.tenant = p_tenant AND n.session_id = p_session
+                           AND n.namespace = p_namespace AND n.resumable
                            AND n.quarantined_at IS NULL
                            AND (n.expires_at IS NULL OR n.expires_at > present)
                          ORDER BY n.seq DESC LIMIT 1)
@@ -1348,13 +1358,17 @@ BEGIN
                    array_agg(trimmed.chain_hash)
               INTO removed, numbers, seqs, hashes
               FROM trimmed;
-            PERFORM holdfast.bury(p_tenant, line, numbers, seqs, hashes);
+            PERFORM holdfast.bury(p_tenant, p_session, numbers, seqs, hashes);
         END IF;
     END IF;
 
     UPDATE holdfast.sessions AS s
        SET updated_at = present, chain_length = number, chain_head = link
-     WHERE s.tenant = p_tenant AND s.id = line;
+     WHERE s.tenant = p_tenant AND s.id = p_session;
+    IF removed IS NOT NULL THEN
+        RETURN array_to_string(removed, ' ') || answer;
+    END IF;
+    RETURN answer;
 END $$;
 
 -- Packs of workspaces. A pack is stored only when those that it needs are, and a sweep keeps what a
@@ -1811,7 +1825,9 @@ DROP FUNCTION holdfast.remove_packs(text, text[], timestamptz, boolean);
 DROP FUNCTION holdfast.put_pack(text, text, text[], bytea, boolean);
 DROP FUNCTION holdfast.require_packs(text, text[]);
 DROP FUNCTION holdfast.packs_below(text, text[], text[]);
-DROP FUNCTION holdfast.put(text, jsonb, text, bytea, bytea[], bytea[], bytea[], bytea);
+DROP FUNCTION holdfast.put(
+    text, text, text, uuid, text, text, text, boolean, text, text, bigint, bigint, bigint, jsonb, text,
+    bytea, bytea, bytea[], bytea[], bytea[], jsonb, text);
 DROP FUNCTION holdfast.admit(text, jsonb, text, text, text, timestamptz);
 DROP FUNCTION holdfast.stored_already(text, text, uuid);
 DROP FUNCTION holdfast.check_writer(text, text, bigint, text);
