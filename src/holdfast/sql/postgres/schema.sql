@@ -907,7 +907,6 @@ BEGIN
     RETURN added;
 END $$;
 
-
 -- A link of a hash chain: the one before it, what is added here to a row, and the digest of all that
 -- its writer says. Texts are preceded by their sizes. The library does the same.
 CREATE FUNCTION holdfast.link_hash(
@@ -1814,4 +1813,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:7eb8aab37002c15f7fbd859aea7463dc12b442a43191022ba04a6e226191df6e');
+    (1, 'sha256:a075d5af57e2d99685388d8173a5c425ad5f9aff5b1a872274a48d5ec3c8c6d0');

@@ -903,7 +903,6 @@ BEGIN
     RETURN added;
 END $$;
 
-
 -- A link of a hash chain: the one before it, what is added here to a row, and the digest of all that
 -- its writer says. Texts are preceded by their sizes. The library does the same.
 CREATE FUNCTION holdfast.link_hash(
