@@ -7,7 +7,7 @@ cheap however large the states are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
@@ -307,11 +307,19 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What a put did. ``created`` is false when the id was stored already (a safe retry)."""
+    """What a put did. ``created`` is false when the id was stored already (a safe retry).
 
-    record: CheckpointRecord
+    ``read`` makes the record for those who ask for it, which a thread's writers do not.
+    """
+
+    read: Callable[[], CheckpointRecord]
     created: bool
     removed: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> CheckpointRecord:
+        """The checkpoint as it is stored."""
+        return self.read()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def comparable(answer: Any) -> Any:
         case CheckpointRecord():
             return replace(answer, seq=0, stored_bytes=0, created_at=None)  # type: ignore[arg-type]
         case PutResult():
-            return replace(answer, record=comparable(answer.record))
+            return comparable((answer.record, answer.created, answer.removed))
         case AgentRecord():
             return replace(answer, created_at=None, updated_at=None)  # type: ignore[arg-type]
         case SessionRecord():
@@ -53,7 +53,7 @@ def comparable(answer: Any) -> Any:
             return replace(answer, stored_bytes=0)
         case GcReport():
             return replace(answer, bytes=0)
-        case list():
+        case list() | tuple():
             return [comparable(one) for one in answer]
         case _:
             return answer

@@ -151,7 +151,7 @@ def forget_ids(answer: Any) -> Any:
         # How many bytes a chunk takes is a store's own business.
         return replace(answer, stored_bytes=0)
     if isinstance(answer, PutResult):
-        return replace(answer, record=forget_ids(answer.record))
+        return (forget_ids(answer.record), answer.created, answer.removed)
     if isinstance(answer, list):
         return [forget_ids(one) for one in answer]
     return answer

@@ -186,18 +186,19 @@ class SavingSession(ReadingSession):
                         ),
                         captured,
                     )
+                    record = result.record
                     if not result.created:
-                        self._check_retry(result.record, title, state)
+                        self._check_retry(record, title, state)
             self._completed = completed_tasks([*carried, *tasks_in(state)])
-            self._head = result.record.id
+            self._head = record.id
             if not resumable or expires_in is not None:
                 # Nobody can count on this one: the same state, saved by itself, is worth a save.
                 self._recorder.forget()
             self._wrote.difference_update(captured.told or ())
             # What is stored counts: a repeated save changes nothing, whatever the files are now.
             self._files_context = about_files
-            self._files_commit = result.record.workspace_commit
-        return Checkpoint.of(result.record, self._store)
+            self._files_commit = record.workspace_commit
+        return Checkpoint.of(record, self._store)
 
     def _put(self, draft: NewCheckpoint, captured: Captured) -> PutResult:
         try:

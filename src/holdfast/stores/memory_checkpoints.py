@@ -84,7 +84,8 @@ class MemoryCheckpoints(MemorySessions):
             if stored is not None:
                 if stored.record.session_id != draft.session_id:
                     raise CheckpointExists(f"the id {draft.id} belongs to another session")
-                return PutResult(checkpoint_record(stored), created=False)
+                present = checkpoint_record(stored)
+                return PutResult(lambda: present, created=False)
             if session is not None and session.record.status == "completed":
                 raise session_completed(draft.session_id)
             line = None if session is None else session.lines.get(draft.namespace)
@@ -147,7 +148,8 @@ class MemoryCheckpoints(MemorySessions):
             for old in removed:
                 self._forget(old)
             gone = tuple(old.record.id for old in (*replaced, *removed))
-            return PutResult(checkpoint_record(checkpoint), created=True, removed=gone)
+            made = checkpoint_record(checkpoint)
+            return PutResult(lambda: made, created=True, removed=gone)
 
     def _consumable(self, draft: NewCheckpoint, now: datetime) -> Checkpoint:
         """Return the checkpoint that the draft consumes, if it may."""

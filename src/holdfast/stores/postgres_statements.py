@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -199,9 +199,16 @@ def session_document(draft: NewSession) -> str:
 def parse_put(answer: str, draft: NewCheckpoint) -> PutResult:
     """Read what `put_statement` answers: what was stored already, or what became of the draft."""
     if answer.startswith("{"):
-        return PutResult(stored_record(orjson.loads(answer)), created=False)
-    removed, agent_id, seq, size, moment, metadata, newest, label = answer.split("\n", 7)
-    record = CheckpointRecord(
+        stored = stored_record(orjson.loads(answer))
+        return PutResult(lambda: stored, created=False)
+    removed, _, decided = answer.partition("\n")
+    made = partial(_created, decided, draft)
+    return PutResult(made, created=True, removed=tuple(removed.split()))
+
+
+def _created(decided: str, draft: NewCheckpoint) -> CheckpointRecord:
+    agent_id, seq, size, moment, metadata, newest, label = decided.split("\n", 6)
+    return CheckpointRecord(
         id=draft.id.lower(),
         session_id=draft.session_id,
         agent_id=agent_id,
@@ -230,7 +237,6 @@ def parse_put(answer: str, draft: NewCheckpoint) -> PutResult:
         created_at=_EPOCH + timedelta(microseconds=int(moment.replace(".", ""))),
         restored_at=None,
     )
-    return PutResult(record, created=True, removed=tuple(removed.split()))
 
 
 def outcome_params(outcome: EffectOutcome) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class SealedCheckpoints(SealedAccess):
         if draft.session is not None:
             draft = replace(draft, session=check_session(draft.session))
         result = self.inner.put(self.rows.checkpoint(draft))
-        return replace(result, record=self.rows.opened_checkpoint(result.record))
+        return replace(result, read=lambda: self.rows.opened_checkpoint(result.record))
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
         wanted = wanted_values(query.metadata)

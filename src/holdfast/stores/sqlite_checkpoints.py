@@ -76,7 +76,8 @@ class SqliteCheckpoints(SqliteSessions):
             )
             standing = self._standing(connection, draft, now)
             if standing and standing[0][0] == "id":
-                return PutResult(self._stored(connection, draft, standing[0]), created=False)
+                stored = self._stored(connection, draft, standing[0])
+                return PutResult(lambda: stored, created=False)
             if status == "completed":
                 raise session_completed(draft.session_id)
             if draft.consumes is not None:
@@ -120,7 +121,7 @@ class SqliteCheckpoints(SqliteSessions):
             connection.execute(SQL["sqlite.put.touch_session"], touched)
             removed = self._trim(connection, draft, moment, now)
             record = rows.checkpoint((*row, None))
-            return PutResult(record, created=True, removed=(*replaced, *removed))
+            return PutResult(lambda: record, created=True, removed=(*replaced, *removed))
 
         return self._file.write(store)
 
