@@ -82,7 +82,9 @@ class Emulation:
             )
             row |= {"chain_number": 1, "chain_previous": self.head, "chain_hash": link}
             self.head = link
-            self.chunks |= dict(zip(params["digests"] or (), params["data"] or (), strict=True))
+            if params["digest"] is not None:
+                self.chunks[params["digest"]] = params["chunk"]
+            self.chunks |= zip(params["digests"] or (), params["data"] or (), strict=True)
             self.rows.append(row)
             keep = rest.get("keep")
             self.rows = self.rows[-keep:] if keep else self.rows

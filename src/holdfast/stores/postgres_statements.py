@@ -116,9 +116,11 @@ def put_statement(
         "content": content_digest(
             row_digest, tenant, draft_row(draft), draft.manifest.encode(), draft.refs
         ),
+        "digest": digests[0] if digests else None,
+        "chunk": data[0] if data else None,
         # An empty array takes longer to send than none.
-        "digests": digests or None,
-        "data": data or None,
+        "digests": digests[1:] or None,
+        "data": data[1:] or None,
         "expects": list(draft.expects) or None,
         "draft": _json(said) if said else None,
         "session": None if session is None else _session_text(session),

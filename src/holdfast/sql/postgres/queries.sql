@@ -555,8 +555,8 @@ SELECT holdfast.put(
     %(tenant)s, %(session_id)s, %(namespace)s, %(id)s::uuid, %(name)s, %(external_id)s,
     %(parent_id)s, %(parent_is_newest)s::boolean, %(checkpoint_type)s, %(retention_class)s,
     %(version)s::bigint, %(size_bytes)s::bigint, %(fence)s::bigint, %(metadata)s::jsonb,
-    %(manifest)s, %(refs)b::bytea, %(content)b::bytea, %(digests)b::bytea[], %(data)b::bytea[],
-    %(expects)b::bytea[], %(draft)s::jsonb, %(session)s);
+    %(manifest)s, %(refs)b::bytea, %(content)b::bytea, %(digest)b::bytea, %(chunk)b::bytea,
+    %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(draft)s::jsonb, %(session)s);
 
 -- name: postgres.packs.put
 SELECT holdfast.put_pack(

@@ -1157,14 +1157,16 @@ END $$;
 -- So does every expression that stands alone, since a transaction prepares each anew: what belongs to a row
 -- is said in the statement that reads or writes it, and what is rare is asked for all at once.
 -- p_draft has what most drafts leave out, and is then null; p_owner is the document of the session, which is
--- parsed only where there is none yet. Returns what is stored under the id already, as a document, or else
+-- parsed only where there is none yet. The first chunk stands outside the arrays, since most puts bring one
+-- and an array is unpacked into memory of its own. Returns what is stored under the id already, as a document, or else
 -- what is decided here, in lines: the ids of what was removed, the agent, its place, its bytes, when, its
 -- metadata, its parent if that was to be the newest, and its label, which may have several.
 CREATE FUNCTION holdfast.put(
     p_tenant text, p_session text, p_namespace text, p_id uuid, p_name text, p_external_id text,
     p_parent text, p_newest boolean, p_type text, p_class text, p_version bigint, p_size bigint,
     p_fence bigint, p_metadata jsonb, p_manifest text, p_refs bytea, p_content bytea,
-    p_digests bytea[], p_data bytea[], p_expects bytea[], p_draft jsonb, p_owner text
+    p_digest bytea, p_chunk bytea, p_digests bytea[], p_data bytea[], p_expects bytea[],
+    p_draft jsonb, p_owner text
 )
 RETURNS text
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
@@ -1217,16 +1219,16 @@ BEGIN
         PERFORM holdfast.admit(
             p_tenant, p_draft, p_session, p_namespace, p_external_id, present);
     END IF;
-    -- As add_chunks() does, whose call would cost as much as a chunk.
-    IF p_digests IS NOT NULL THEN
-        FOR place IN 1 .. cardinality(p_digests) LOOP
-            INSERT INTO holdfast.chunks (tenant, digest, codec, data)
-            VALUES (p_tenant, p_digests[place], 0, p_data[place])
-            ON CONFLICT (tenant, digest) DO NOTHING;
-            IF FOUND THEN
-                added := added + octet_length(p_data[place]);
-            END IF;
-        END LOOP;
+    IF p_digest IS NOT NULL THEN
+        INSERT INTO holdfast.chunks (tenant, digest, codec, data)
+        VALUES (p_tenant, p_digest, 0, p_chunk)
+        ON CONFLICT (tenant, digest) DO NOTHING;
+        IF FOUND THEN
+            added := octet_length(p_chunk);
+        END IF;
+        IF p_digests IS NOT NULL THEN
+            added := added + holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
+        END IF;
     END IF;
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
@@ -1813,4 +1815,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:a075d5af57e2d99685388d8173a5c425ad5f9aff5b1a872274a48d5ec3c8c6d0');
+    (1, 'sha256:9dc0a182fca25c1a24216fc590382c827793b490ab9d33eb2b2c4c093a82a9b9');
