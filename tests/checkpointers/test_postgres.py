@@ -88,7 +88,7 @@ def test_a_put_sends_only_what_changed(pool: ConnectionPool, table: str) -> None
     class Weighing(Counting):
         async def query(self, text: str, params: Mapping[str, Any] | None) -> Any:
             assert params is not None
-            sizes.append(sum(map(len, params.get("data", ()))))
+            sizes.append(sum(map(len, [params.get("chunk") or b"", *(params.get("data") or ())])))
             return await super().query(text, params)
 
     async def scenario() -> None:

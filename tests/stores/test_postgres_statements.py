@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,7 @@ from holdfast.errors import (
     StateCorrupt,
 )
 from holdfast.ids import new_id
-from holdfast.model import CheckpointQuery, NewWrite
+from holdfast.model import CheckpointQuery, NewWrite, Trim
 from holdfast.state import decode_state
 from holdfast.state.refs import Ref, digest_of, pack_refs
 from holdfast.state.tags import tagged
@@ -112,6 +112,51 @@ def test_what_a_put_answers_is_what_is_stored_whatever_its_texts_hold(store: Pos
     assert store.put(newest).record.parent_id == stored.id
     first = replace(newest, id=new_id(), namespace="empty")
     assert store.put(first).record.parent_id is None
+
+
+def test_the_newest_is_the_parent_whatever_came_in_between(store: PostgresStore) -> None:
+    """A session remembers its newest checkpoint, and must forget it whenever it may be another."""
+
+    def put(name: str, **said: Any) -> str:
+        return store.put(replace(checkpoint_draft(name=name), **said)).record.id
+
+    def next_parent(namespace: str = "") -> str | None:
+        draft = checkpoint_draft(name=new_id())
+        draft = replace(draft, parent_is_newest=True, namespace=namespace)
+        parent = store.put(draft).record.parent_id
+        store.delete_checkpoints([draft.id])
+        return parent
+
+    assert next_parent() is None
+    first, second = put("first"), put("second", external_id="e")
+    assert next_parent() == second
+    other = put("other", namespace="else")
+    assert (next_parent(), next_parent("else"), next_parent("new")) == (second, other, None)
+    third = put("third")
+    put("aside", namespace="else")
+    again = put("again", external_id="e", replace=True)
+    assert next_parent() == third, "a replaced external id keeps its place"
+    fourth = put("fourth")
+    put("far", namespace="else")
+    assert next_parent() == fourth
+    fifth = put("fifth")
+    store.delete_checkpoints([third, fourth, fifth])
+    assert next_parent() == again
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    put("gone", expires_at=past)
+    assert next_parent() == again
+    later = put("later", expires_at=datetime(2100, 1, 1, tzinfo=UTC))
+    assert next_parent() == later
+    trim = Trim(max_age={"manual": timedelta(days=1)})
+    put("old", created_at=past, resumable=False, trim=trim)
+    assert next_parent() == later, "a put may trim its own checkpoint"
+    named = put("named")
+    renewed = put("named", replace=True)
+    assert named != renewed
+    assert next_parent() == renewed
+    capped = put("capped", trim=Trim(keep=1))
+    assert next_parent() == capped
+    assert first not in store.iter_checkpoint_ids()
 
 
 def test_a_whole_checkpoint_is_read_with_one_statement(

@@ -1,4 +1,4 @@
--- Holdfast, PostgreSQL dialect (14 or later). SQLite has the same tables and columns.
+-- Holdfast, PostgreSQL dialect (14 or later). SQLite has the same tables and, but for one, the same columns.
 --
 -- The schema's name stands for itself everywhere below, so the whole file can be moved to another
 -- schema by replacing that one word. Identifiers that users choose sort by their bytes
@@ -66,6 +66,8 @@ CREATE TABLE holdfast.sessions (
     resumed_at       timestamptz,
     chain_length     bigint NOT NULL DEFAULT 0,
     chain_head       bytea NOT NULL DEFAULT '',
+    -- Spares a put the look for its parent. SQLite needs no such thing and has no such column.
+    newest_id        uuid,
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
@@ -289,6 +291,8 @@ COMMENT ON COLUMN holdfast.sessions.lease_token IS 'The fence: a writer with ano
 COMMENT ON COLUMN holdfast.sessions.lease_expires_at IS
     'From then on somebody else may take it; until somebody does, its token counts.';
 COMMENT ON COLUMN holdfast.sessions.recoveries IS 'How often its worker was found dead.';
+COMMENT ON COLUMN holdfast.sessions.newest_id IS
+    'The newest checkpoint without a namespace, if that was put here and never expires; null says nothing.';
 COMMENT ON COLUMN holdfast.session_checkpoints.id IS 'Made by the client, so that a retry is safe.';
 COMMENT ON COLUMN holdfast.session_checkpoints.external_id IS
     'Another system''s id of this checkpoint, unique in its session and namespace.';
@@ -981,8 +985,9 @@ BEGIN
         SELECT DISTINCT c.session_id FROM holdfast.session_checkpoints AS c
          WHERE c.tenant = p_tenant AND c.id = ANY (p_ids) ORDER BY c.session_id
     LOOP
-        PERFORM FROM holdfast.sessions AS s
-          WHERE s.tenant = p_tenant AND s.id = held FOR NO KEY UPDATE;
+        -- The newest may be among them; this locks as well.
+        UPDATE holdfast.sessions AS s SET newest_id = NULL
+         WHERE s.tenant = p_tenant AND s.id = held;
         PERFORM holdfast.fenced(p_tenant, held, p_fence);
     END LOOP;
     WITH gone AS (
@@ -1045,6 +1050,20 @@ BEGIN
         PERFORM holdfast.durably();
     END IF;
     RETURN true;
+END $$;
+
+-- The newest checkpoint that has not expired. Only who holds the session's row may rely on it.
+CREATE FUNCTION holdfast.newest_of(
+    p_tenant text, p_session text, p_namespace text, p_present timestamptz
+)
+RETURNS uuid
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT c.id FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = p_session
+               AND c.namespace = p_namespace
+               AND (c.expires_at IS NULL OR c.expires_at > p_present)
+             ORDER BY c.seq DESC LIMIT 1);
 END $$;
 
 -- Refuses a put to a session that the caller has locked: held by another writer, or sealed and this not.
@@ -1170,6 +1189,7 @@ DECLARE
     worker uuid;
     number bigint;
     previous bytea;
+    known uuid;
     present timestamptz;
     added bigint := 0;
     special boolean;
@@ -1189,13 +1209,13 @@ BEGIN
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
     LOOP
-        SELECT s.agent_id, s.chain_length + 1, s.chain_head, clock_timestamp(),
+        SELECT s.agent_id, s.chain_length + 1, s.chain_head, s.newest_id, clock_timestamp(),
                s.status = 'completed'
                OR CASE WHEN p_fence IS NULL THEN s.lease_owner IS NOT NULL
                        ELSE s.lease_token <> p_fence END
                OR s.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"')
                OR p_draft ?| ARRAY['purge_expired', 'consumes', 'follows', 'pack_required']
-          INTO worker, number, previous, present, special
+          INTO worker, number, previous, known, present, special
           FROM holdfast.sessions AS s
          WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
@@ -1256,13 +1276,11 @@ BEGIN
                (p_draft ->> 'expires_at')::timestamptz, p_metadata, drawn.created_at
           FROM (SELECT coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'))
                            AS seq,
-                       CASE WHEN p_newest THEN (
-                            SELECT n.id::text FROM holdfast.session_checkpoints AS n
-                             WHERE n.tenant = p_tenant AND n.session_id = p_session
-                               AND n.namespace = p_namespace
-                               AND (n.expires_at IS NULL OR n.expires_at > present)
-                             ORDER BY n.seq DESC LIMIT 1)
-                            ELSE p_parent END AS parent_id,
+                       CASE WHEN p_newest IS NOT TRUE THEN p_parent
+                            WHEN known IS NOT NULL AND p_namespace = '' THEN known::text
+                            ELSE holdfast.newest_of(
+                                p_tenant, p_session, p_namespace, present)::text
+                       END AS parent_id,
                        CASE WHEN p_draft ? 'label' THEN holdfast.free_label(
                             p_tenant, p_session, p_namespace, p_draft ->> 'label')
                        END AS label,
@@ -1310,6 +1328,7 @@ BEGIN
                 END IF;
             END IF;
             DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
+            known := NULL;
             PERFORM holdfast.bury(p_tenant, p_session, ARRAY[taken.chain_number],
                                   ARRAY[taken.seq], ARRAY[taken.chain_hash]);
             removed := removed || taken.id;
@@ -1364,7 +1383,11 @@ BEGIN
     END IF;
 
     UPDATE holdfast.sessions AS s
-       SET updated_at = present, chain_length = number, chain_head = link
+       SET updated_at = present, chain_length = number, chain_head = link,
+           newest_id = CASE WHEN p_namespace <> '' THEN s.newest_id
+                            WHEN p_draft IS NULL THEN p_id
+                            WHEN position_kept IS NULL AND NOT p_draft ? 'expires_at'
+                                 AND (p_id = ANY (removed)) IS NOT TRUE THEN p_id END
      WHERE s.tenant = p_tenant AND s.id = p_session;
     IF removed IS NOT NULL THEN
         RETURN array_to_string(removed, ' ') || answer;
@@ -1832,6 +1855,7 @@ DROP FUNCTION holdfast.put(
 DROP FUNCTION holdfast.admit(text, jsonb, text, text, text, timestamptz);
 DROP FUNCTION holdfast.stored_already(text, text, uuid);
 DROP FUNCTION holdfast.check_writer(text, text, bigint, text);
+DROP FUNCTION holdfast.newest_of(text, text, text, timestamptz);
 DROP FUNCTION holdfast.free_label(text, text, text, text);
 DROP FUNCTION holdfast.remove_checkpoints(text, uuid[], bigint, boolean, boolean);
 DROP FUNCTION holdfast.bury(text, text, bigint[], bigint[], bytea[]);
