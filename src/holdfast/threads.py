@@ -36,8 +36,9 @@ def thread_agent(tenant: str, kind: str) -> NewAgent:
     return NewAgent(id=thread_agent_id(tenant, kind), name=kind, agent_type=kind)
 
 
+@lru_cache(maxsize=1024)
 def thread_session(tenant: str, kind: str, thread_id: str) -> NewSession:
-    """Return the session that a put creates when the thread is new."""
+    """Return the session that a put creates when the thread is new: the same one for every put."""
     agent = thread_agent(tenant, kind)
     return NewSession(id=thread_id, agent_id=agent.id, agent_type=kind, agent=agent)
 

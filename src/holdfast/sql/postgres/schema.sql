@@ -674,9 +674,7 @@ END $$;
 CREATE FUNCTION holdfast.lock_tenant(p_tenant text, p_exclusive boolean)
 RETURNS boolean
 LANGUAGE sql AS $$
-    SELECT CASE WHEN current_setting('holdfast' || '.tenant', true) IS DISTINCT FROM p_tenant
-                THEN set_config('holdfast' || '.tenant', p_tenant, true) IS NOT NULL
-                ELSE true END
+    SELECT set_config('holdfast' || '.tenant', p_tenant, true) IS NOT NULL
        AND CASE WHEN current_setting('synchronous_commit') = 'off'
                 THEN set_config('synchronous_commit', 'on', true) IS NOT NULL
                 ELSE true END
@@ -1838,4 +1836,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:4d90c98e4aa2db02d65cb5de1822f692ac00c047ebc393b21142cdbd3d431eae');
+    (1, 'sha256:be331d5de938b05ac205d226ce4eedaf5534d351bc81c8e553a438b1d31256c5');

@@ -670,9 +670,7 @@ END $$;
 CREATE FUNCTION holdfast.lock_tenant(p_tenant text, p_exclusive boolean)
 RETURNS boolean
 LANGUAGE sql AS $$
-    SELECT CASE WHEN current_setting('holdfast' || '.tenant', true) IS DISTINCT FROM p_tenant
-                THEN set_config('holdfast' || '.tenant', p_tenant, true) IS NOT NULL
-                ELSE true END
+    SELECT set_config('holdfast' || '.tenant', p_tenant, true) IS NOT NULL
        AND CASE WHEN current_setting('synchronous_commit') = 'off'
                 THEN set_config('synchronous_commit', 'on', true) IS NOT NULL
                 ELSE true END
