@@ -1,8 +1,8 @@
 """One database file: how it comes into being, and who may use a connection to it.
 
 Connections are pooled, not bound to threads: a thread borrows one for the length of a method, and a
-process that works in one thread opens only one. Writers of one process queue at a lock before they
-reach SQLite, so the file's own lock is contended, and polled, between processes only.
+process that works in one thread opens only one. Writers of one process queue before they reach SQLite (see
+`sqlite_writers`), so the file's own lock is contended, and polled, between processes only.
 
 Three properties of POSIX locks shape this module. They vanish when *any* descriptor of the file is
 closed, so nothing here opens the database but SQLite itself. They do not survive a fork while
@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import apsw
 
@@ -37,6 +37,7 @@ from holdfast.errors import (
 )
 from holdfast.sql import queries
 from holdfast.stores.sqlite_errors import ADVICE, translated
+from holdfast.stores.sqlite_writers import Writers
 
 T = TypeVar("T")
 
@@ -73,13 +74,14 @@ class DatabaseFile:
         self._inode = (0, 0)
         self._closed = False
         self._log_emptied = True
+        self._writers = Writers(self._transact, self._explained)
         self._new_locks()
         _files.add(self)
 
     def _new_locks(self) -> None:
         self._paused = False
         self._pool = threading.Condition(threading.Lock())
-        self._writer = threading.Lock()
+        self._writers.restart()
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` with a connection. It should be one statement, or begin a transaction."""
@@ -89,17 +91,29 @@ class DatabaseFile:
         except apsw.Error as error:
             system_errno = self._roll_back(connection)
             raise translated(error, self.path, self.url, system_errno) from error
-        except BaseException as error:
+        except Exception as error:
             self._roll_back(connection)
-            if isinstance(error, ValueError) and not isinstance(error, HoldfastError):
-                # A time that is none, a text that is no text: SQLite does not look at what it keeps.
-                raise StateCorrupt(
-                    f"{self.url}: a row cannot be understood ({error}). Nothing was changed; "
-                    f"holdfast doctor --salvage saves the others into a new file"
-                ) from error
+            explained = self._explained(error)
+            if explained is error:
+                raise
+            raise explained from error
+        except BaseException:
+            self._roll_back(connection)
             raise
         finally:
             self._give_back(connection)
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return the error that a caller of the store should see for one that came up here."""
+        if isinstance(error, apsw.Error):
+            return translated(error, self.path, self.url)
+        if isinstance(error, ValueError) and not isinstance(error, HoldfastError):
+            # A time that is none, a text that is no text: SQLite does not look at what it keeps.
+            return StateCorrupt(
+                f"{self.url}: a row cannot be understood ({error}). Nothing was changed; "
+                f"holdfast doctor --salvage saves the others into a new file"
+            )
+        return error
 
     def read_consistently(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work``, all of whose statements see the same moment."""
@@ -120,7 +134,7 @@ class DatabaseFile:
             connection.pragma("incremental_vacuum")
             return result
 
-        result = self.write(transaction)
+        result = self._write(transaction, alone=True)
         self._log_emptied = self.read(self._empty_log)
         return result
 
@@ -147,19 +161,18 @@ class DatabaseFile:
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` in a write transaction; its effects are durable when this returns."""
 
-        def transaction(connection: apsw.Connection) -> T:
-            self._check_presence()
-            connection.execute(SQL["sqlite.begin"])
-            result = work(connection)
-            connection.execute(SQL["sqlite.commit"])
-            return result
+        return self._write(work, alone=False)
 
-        if not self._writer.acquire(timeout=self._busy_timeout):
-            raise StoreBusy(f"{self.url}: {ADVICE[StoreBusy]}")
+    def _write(self, work: Callable[[apsw.Connection], T], *, alone: bool) -> T:
         try:
-            return self.read(transaction)
-        finally:
-            self._writer.release()
+            written = self._writers.write(work, patience=self._busy_timeout, alone=alone)
+        except TimeoutError:
+            raise StoreBusy(f"{self.url}: {ADVICE[StoreBusy]}") from None
+        return cast("T", written)
+
+    def _transact(self, transaction: Callable[[apsw.Connection], None]) -> None:
+        self._check_presence()
+        self.read(transaction)
 
     def _roll_back(self, connection: apsw.Connection) -> int:
         system_errno = connection.system_errno

@@ -406,6 +406,15 @@ COMMIT;
 -- name: sqlite.rollback
 ROLLBACK;
 
+-- name: sqlite.savepoint
+SAVEPOINT other;
+
+-- name: sqlite.savepoint.undo
+ROLLBACK TO other;
+
+-- name: sqlite.savepoint.end
+RELEASE other;
+
 -- name: sqlite.tables
 SELECT name FROM sqlite_schema;
 
