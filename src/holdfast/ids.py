@@ -102,6 +102,8 @@ def label_for(moment: datetime) -> str:
 
 def check_text(value: object, what: str, max_bytes: int, *, empty: bool = False) -> str:
     """Return ``value`` if it may be stored as ``what``; raise `InvalidIdentifier` otherwise."""
+    if type(value) is str and value.isascii() and 0 < len(value) <= max_bytes and "\0" not in value:
+        return value  # as nearly all are
     if type(value) is not str:
         raise InvalidIdentifier(f"{what} must be a str, not {type(value).__name__}")
     if not value and not empty:

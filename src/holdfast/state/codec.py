@@ -64,7 +64,7 @@ def load_json(text: bytes | str, what: str) -> Json:
 
 def dump_document(document: Mapping[str, Any], what: str) -> str:
     """Return a small document (metadata, log data) as tagged JSON that JSONB keeps exactly."""
-    if not isinstance(document, Mapping):
+    if type(document) is not dict and not isinstance(document, Mapping):
         raise StateNotSerializable(what, f"must be a dict, not {type(document).__name__}")
     plain = dict(document)
     if _NEVER_TAGGED.issuperset(map(type, plain.values())) and is_plain(plain):

@@ -405,6 +405,7 @@ def _as_dict(state: object) -> dict[str, Any]:
 
 
 _EXACT: Final = frozenset({dict, list, str, int, float, bool, type(None), bytes})
+_NAMES: Final = frozenset({str})
 
 
 def _family(kind: str) -> str:
@@ -413,7 +414,7 @@ def _family(kind: str) -> str:
 
 def _plain_names(value: dict[Any, Any]) -> bool:
     """Tell whether the keys of a dict go to orjson as they are."""
-    if any(type(key) is not str for key in value):
+    if not _NAMES.issuperset(map(type, value)):
         return False
     names = "".join(value)
     return "\0" not in names and is_unicode(names)

@@ -140,12 +140,16 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
             check_free_text(value, what)
     check_integer(draft.version, "version")
     check_integer(draft.size_bytes, "size")
-    check_flag(draft.pinned, "pinned")
-    check_flag(draft.resumable, "resumable")
-    check_flag(draft.git_uncommitted, "git_uncommitted")
-    check_flag(draft.replace, "overwrite")
-    check_flag(draft.pack_required, "pack_required")
-    check_flag(draft.parent_is_newest, "parent_is_newest")
+    for flag, what in (
+        (draft.pinned, "pinned"),
+        (draft.resumable, "resumable"),
+        (draft.git_uncommitted, "git_uncommitted"),
+        (draft.replace, "overwrite"),
+        (draft.pack_required, "pack_required"),
+        (draft.parent_is_newest, "parent_is_newest"),
+    ):
+        if type(flag) is not bool:
+            check_flag(flag, what)
     if draft.parent_is_newest and draft.parent_id is not None:
         raise InvalidIdentifier("a checkpoint whose parent is the newest names no other parent")
     check_fence(draft.fence)

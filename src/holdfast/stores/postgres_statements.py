@@ -89,7 +89,7 @@ def put_statement(
         "consumes": draft.consumes,
         "follows": draft.follows,
         "keep": draft.trim.keep,
-        "max_age": _ages(draft.trim),
+        "max_age": _ages(draft.trim) if draft.trim.max_age else None,
         "purge_expired": purge_expired,
     }
     # What is not there costs the server nothing to read.
@@ -301,12 +301,11 @@ def forget_sessions() -> None:
     _plain_session_text.cache_clear()
 
 
-def _ages(trim: Trim) -> dict[str, float] | None:
-    ages = {
+def _ages(trim: Trim) -> dict[str, float]:
+    return {
         name: max(-_LONGEST_AGE, min(age.total_seconds(), _LONGEST_AGE))
         for name, age in trim.max_age.items()
     }
-    return ages or None
 
 
 def sorted_chunks(sets: Sequence[Mapping[bytes, Buffer]]) -> tuple[list[bytes], list[bytes]]:
