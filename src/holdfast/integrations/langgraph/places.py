@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 
 from holdfast.errors import InvalidIdentifier
 from holdfast.ids import check_external_id, check_namespace, check_session_id
+
+# A dict is told at once; what else is a mapping takes a while to find out.
+_MAPPINGS: Final = (dict, Mapping)
 
 
 class Place(NamedTuple):
@@ -65,7 +68,7 @@ def config_of(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableCon
 
 def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
     given: Any = config
-    names = given.get("configurable") if isinstance(given, Mapping) else None
-    if not isinstance(names, Mapping):
+    names = given.get("configurable") if isinstance(given, _MAPPINGS) else None
+    if not isinstance(names, _MAPPINGS):
         raise InvalidIdentifier("a config is a dict with the key 'configurable'")
     return names
