@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from random import Random
 from threading import Barrier
 
 import pytest
@@ -20,7 +21,7 @@ from holdfast.errors import (
     StaleWriter,
 )
 from holdfast.ids import new_id
-from holdfast.model import CheckpointQuery, Payload
+from holdfast.model import CheckpointQuery, Payload, Trim
 from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store
 from holdfast.testing.drafts import Contract, checkpoint, session, stored, write
@@ -100,6 +101,38 @@ class LineContract(Contract):
         assert store.put(third).record.parent_id == first.id
         [record] = store.list_checkpoints(CheckpointQuery(id=third.id))
         assert record.parent_id == first.id
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_the_parent_is_the_newest_whatever_went_before(self, store: Store, seed: int) -> None:
+        chance, owner = Random(seed), store.create_session(session())
+        ages = {"past": timedelta(seconds=-1), "future": timedelta(hours=1)}
+        for number in range(40):
+            namespace = chance.choice(("", "", "sub"))
+            query = CheckpointQuery(session_id=owner.id, namespace=namespace)
+            line = store.list_checkpoints(query)
+            what = chance.choice(("delete", "purge", "erase", *["put"] * 12))
+            if what == "delete" and line:
+                store.delete_checkpoints([chance.choice((line[0], line[-1])).id])
+            elif what == "purge":
+                store.purge_expired()
+            elif what == "erase" and chance.random() < 0.3:
+                store.erase_threads([owner.id], namespace=namespace, agent_id=new_id())
+            line = store.list_checkpoints(query)
+            age = chance.choice((None, None, None, "past", "future"))
+            again = chance.choice(line) if line and chance.random() < 0.3 else None
+            draft = checkpoint(
+                owner.id,
+                again.name if again else f"n{number}",
+                external_id=chance.choice((None, again.external_id)) if again else f"x{number}",
+                namespace=namespace,
+                parent_is_newest=True,
+                replace=again is not None,
+                retention_class="step",
+                expires_at=None if age is None else datetime.now(UTC) + ages[age],
+                trim=chance.choice((Trim(), Trim(keep=3))),
+            )
+            left = [one for one in line if again is None or one.id != again.id]
+            assert store.put(draft).record.parent_id == (left[0].id if left else None), number
 
     def test_many_whose_parent_is_the_newest_are_one_line(self, store: Store) -> None:
         owner = session()

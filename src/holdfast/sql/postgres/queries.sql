@@ -737,7 +737,7 @@ WITH place AS (
     ON CONFLICT (id) DO NOTHING
     RETURNING c.chain_number, c.chain_hash)
 UPDATE holdfast.sessions AS s
-SET chain_length = stored.chain_number, chain_head = stored.chain_hash
+SET chain_length = stored.chain_number, chain_head = stored.chain_hash, newest_id = NULL
 FROM stored WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s;
 
 -- name: postgres.transfer.write
