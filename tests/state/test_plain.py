@@ -85,9 +85,10 @@ _ODD = st.sampled_from(
 )
 
 
-@given(value=st.one_of(_VALUES, _ODD), room=st.integers(0, 4))
-def test_all_agree_on_what_is_plain(value: Any, room: int) -> None:
+@given(value=st.one_of(_VALUES, _ODD), room=st.integers(0, 4), size=st.integers(0, 12))
+def test_all_agree_on_what_is_plain(value: Any, room: int, size: int) -> None:
     assert len({looking.is_plain(value, room) for looking in IMPLEMENTATIONS.values()}) == 1
+    assert len({looking.is_plain(value, 9, size) for looking in IMPLEMENTATIONS.values()}) == 1
 
 
 @given(before=st.lists(_VALUES, max_size=5), now=st.lists(_VALUES, max_size=5))
@@ -128,6 +129,14 @@ def test_the_depth_is_bounded(looking: ModuleType) -> None:
     assert looking.is_plain(nested)
     assert looking.is_plain({"a": nested}, MAX_DEPTH + 1)
     assert not looking.is_plain({"a": nested})
+
+
+def test_the_size_is_bounded(looking: ModuleType) -> None:
+    value = {"ab": ["cde", 1, None], "f": {}}
+    assert looking.is_plain(value, 9, 12)
+    assert not looking.is_plain(value, 9, 11)
+    # No more is looked at than that.
+    assert not looking.is_plain(["x" * 20, *[value] * 100], 9, 10)
 
 
 def test_an_object_is_known_by_its_attributes(looking: ModuleType) -> None:

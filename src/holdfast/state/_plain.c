@@ -32,50 +32,56 @@ is_scalar(PyTypeObject *type)
 
 /* is_plain ------------------------------------------------------------------------------------ */
 
+/* How much deeper and larger a value may be. */
+typedef struct {
+    Py_ssize_t room;
+    Py_ssize_t size;
+} Bounds;
+
 static int
-is_plain_text(PyObject *text)
+is_plain_text(PyObject *text, Bounds *left)
 {
-    Py_ssize_t found = PyUnicode_FindChar(text, 0, 0, PyUnicode_GetLength(text), 1);
+    Py_ssize_t length = PyUnicode_GetLength(text);
+    if ((left->size -= length) < 0)
+        return 0;
+    Py_ssize_t found = PyUnicode_FindChar(text, 0, 0, length, 1);
     return found == -2 ? -1 : found == -1;
 }
 
 /* Answer 1 or 0, or -1 with an exception set, as all functions here do. */
 static int
-is_plain(PyObject *value, Py_ssize_t room)
+is_plain(PyObject *value, Bounds *left)
 {
     PyTypeObject *type = Py_TYPE(value);
+    if (--left->size < 0)
+        return 0;
     if (type == &PyUnicode_Type)
-        return is_plain_text(value);
+        return is_plain_text(value, left);
     if (type == &PyFloat_Type) {
         double number = PyFloat_AsDouble(value);
         return number - number == 0.0;
     }
     if (type == &PyList_Type) {
-        if (room <= 0)
-            return 0;
-        for (Py_ssize_t at = 0, end = PyList_Size(value); at < end; at++) {
-            int plain = is_plain(PyList_GetItem(value, at), room - 1);
-            if (plain != 1)
-                return plain;
-        }
-        return 1;
+        int plain = left->room-- > 0;
+        for (Py_ssize_t at = 0, end = PyList_Size(value); at < end && plain == 1; at++)
+            plain = is_plain(PyList_GetItem(value, at), left);
+        left->room++;
+        return plain;
     }
     if (type == &PyDict_Type) {
         PyObject *key, *item;
         Py_ssize_t position = 0;
-        if (room <= 0)
-            return 0;
-        while (PyDict_Next(value, &position, &key, &item)) {
-            if (Py_TYPE(key) != &PyUnicode_Type
-                || PyUnicode_CompareWithASCIIString(key, MARK) == 0)
-                return 0;
-            int plain = is_plain_text(key);
+        int plain = left->room-- > 0;
+        while (plain == 1 && PyDict_Next(value, &position, &key, &item)) {
+            plain = Py_TYPE(key) == &PyUnicode_Type
+                && PyUnicode_CompareWithASCIIString(key, MARK) != 0;
             if (plain == 1)
-                plain = is_plain(item, room - 1);
-            if (plain != 1)
-                return plain;
+                plain = is_plain_text(key, left);
+            if (plain == 1)
+                plain = is_plain(item, left);
         }
-        return 1;
+        left->room++;
+        return plain;
     }
     return is_scalar(type);
 }
@@ -84,10 +90,10 @@ static PyObject *
 plain_is_plain(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
     PyObject *value;
-    Py_ssize_t room = MAX_DEPTH;
-    if (!PyArg_ParseTuple(arguments, "O|n:is_plain", &value, &room))
+    Bounds left = {MAX_DEPTH, PY_SSIZE_T_MAX};
+    if (!PyArg_ParseTuple(arguments, "O|nn:is_plain", &value, &left.room, &left.size))
         return NULL;
-    int plain = is_plain(value, room);
+    int plain = is_plain(value, &left);
     return plain < 0 ? NULL : PyBool_FromLong(plain);
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -22,6 +23,7 @@ from holdfast.state.cache import ChunkCache
 from holdfast.state.codec import compact, dump
 from holdfast.state.document import seal_of, write_manifest
 from holdfast.state.known import KnownList, NoRoom
+from holdfast.state.plain import is_plain
 from holdfast.state.reader import MAX_STATE_BYTES, large_values
 from holdfast.state.refs import ReadChunks
 from holdfast.state.screen import Screen
@@ -223,6 +225,8 @@ class _Encoding:
 
         Also return whether tags or placeholders are inside, as the methods below do.
         """
+        if (small := self.small(value, room)) is not None:
+            return small, False
         if room <= 0 or MARK in value or not _plain_names(value):
             return self.whole(value, keys, room)
         marks = False
@@ -237,6 +241,15 @@ class _Encoding:
         if len(text) < inline:
             return compact(text), marks
         return self.place(keys, "json+" if marks else "json", text, len(text)), True
+
+    def small(self, value: Any, room: int) -> bytes | None:
+        """Return the text of plain data that is not worth taking apart, or None."""
+        if self.screen is None and is_plain(value, room, self.inline):
+            with suppress(TypeError):  # the walk that follows says what and where
+                text = orjson.dumps(value)
+                if len(text) < self.inline:
+                    return compact(text)
+        return None
 
     def item(self, value: Any, keys: Keys, room: int) -> tuple[bytes, bool]:
         if type(value) is StoredList:
@@ -268,6 +281,8 @@ class _Encoding:
     def list_(
         self, value: list[Any], keys: Keys, room: int, source: TranslatedList | None = None
     ) -> tuple[bytes, bool]:
+        if source is None and (small := self.small(value, room)) is not None:
+            return small, False
         # What is remembered is taken before it is serialised, and from a copy: should another thread change
         # something after all, the next save notices the difference.
         value = value[:]

@@ -15,6 +15,7 @@ what is written here says what they do.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -28,40 +29,41 @@ Attributes = dict[type, tuple[str, ...]]
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
-def is_plain(value: Any, room: int = MAX_DEPTH) -> bool:
+def is_plain(value: Any, room: int = MAX_DEPTH, size: int = sys.maxsize) -> bool:
     """Tell whether ``value`` consists of exact JSON types only, nested no deeper than ``room``.
 
-    Integers beyond 64 bits and lone surrogates are left to orjson, which refuses them.
+    It may also be too large for ``size``, which counts values and the characters of texts; no more than that is
+    looked at. Integers beyond 64 bits and lone surrogates are left to orjson, which refuses them.
     """
+    return _size_left(value, room, size) >= 0
+
+
+def _size_left(value: Any, room: int, size: int) -> int:
+    """Return what is left of ``size`` behind a plain value, something below 0 for any other."""
     kind = type(value)
-    if kind is list:
+    size -= 1
+    if kind is str:
+        return -1 if "\0" in value else size - len(value)
+    if kind is list or kind is dict:
         if room <= 0:
-            return False
+            return -1
         items = value
-    elif kind is dict:
-        if room <= 0 or MARK in value:
-            return False
-        for key in value:
-            if type(key) is not str or "\0" in key:
-                return False
-        items = value.values()
-    else:
-        items = (value,)
-        room += 1
-    for item in items:
-        kind = type(item)
-        if kind is str:
-            if "\0" in item:
-                return False
-        elif kind is dict or kind is list:
-            if not is_plain(item, room - 1):
-                return False
-        elif kind is float:
-            if item - item != 0.0:  # NaN and the infinities
-                return False
-        elif kind not in _SCALARS:
-            return False
-    return True
+        if kind is dict:
+            if MARK in value:
+                return -1
+            for key in value:
+                if type(key) is not str or "\0" in key:
+                    return -1
+                size -= len(key)
+            items = value.values()
+        for item in items:
+            if size < 0:
+                return -1
+            size = _size_left(item, room - 1, size)
+        return size
+    if kind is float:
+        return size if value - value == 0.0 else -1
+    return size if kind in _SCALARS else -1
 
 
 def outline(values: list[Any], attributes: Attributes) -> list[Any]:

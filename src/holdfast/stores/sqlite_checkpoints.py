@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, cast
 
 import apsw
@@ -120,8 +121,8 @@ class SqliteCheckpoints(SqliteSessions):
             touched = (now, number, link, self.tenant, draft.session_id)
             connection.execute(SQL["sqlite.put.touch_session"], touched)
             removed = self._trim(connection, draft, moment, now)
-            record = rows.checkpoint((*row, None))
-            return PutResult(lambda: record, created=True, removed=(*replaced, *removed))
+            made = partial(rows.checkpoint, (*row, None))
+            return PutResult(made, created=True, removed=(*replaced, *removed))
 
         return self._file.write(store)
 
