@@ -271,6 +271,34 @@ def test_what_cannot_be_copied_by_its_parts_is_refused(looking: ModuleType, valu
             looking.copied(around, _COPIED)
 
 
+class Made:
+    """One that is not made without a word."""
+
+    def __new__(cls, word: str) -> Made:
+        made = super().__new__(cls)
+        made.word = word
+        return made
+
+    word: str
+
+
+class Dict(dict[str, Any]):
+    """One that is more than its attributes."""
+
+    word = ""
+
+
+def test_a_class_may_have_its_own_way_to_begin(looking: ModuleType) -> None:
+    made = looking.copied(Made("a"), {Made: ("word",)})
+    assert type(made) is Made
+    assert made.word == "a"
+
+
+def test_a_copy_is_not_made_of_what_attributes_do_not_say(looking: ModuleType) -> None:
+    with pytest.raises(TypeError):
+        looking.copied(Dict(a=1), {Dict: ("word",)})
+
+
 def test_a_copy_needs_every_attribute(looking: ModuleType) -> None:
     with pytest.raises(AttributeError):
         looking.copied([Lacking()], _COPIED)

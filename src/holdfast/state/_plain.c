@@ -383,6 +383,19 @@ copy_of_set(PyObject *value)
     return PySet_New(value);
 }
 
+/* Return what object.__new__ does, which looks whether that is enough for the class. */
+static PyObject *
+blank_of(PyTypeObject *kind)
+{
+    newfunc usual = (newfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_new);
+    if ((newfunc)PyType_GetSlot(kind, Py_tp_new) != usual)
+        return PyObject_CallMethod((PyObject *)&PyBaseObject_Type, "__new__", "O", kind);
+    PyObject *nothing = PyTuple_New(0);
+    PyObject *made = nothing == NULL ? NULL : usual(kind, nothing, NULL);
+    Py_XDECREF(nothing);
+    return made;
+}
+
 static PyObject *
 copy_of_object(PyObject *value, PyObject *attributes)
 {
@@ -393,10 +406,7 @@ copy_of_object(PyObject *value, PyObject *attributes)
             PyErr_Format(PyExc_TypeError, "an object of %R", kind);
         return NULL;
     }
-    newfunc blank = (newfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_new);
-    PyObject *nothing = PyTuple_New(0);
-    PyObject *made = nothing == NULL ? NULL : blank(Py_TYPE(value), nothing, NULL);
-    Py_XDECREF(nothing);
+    PyObject *made = blank_of(Py_TYPE(value));
     for (Py_ssize_t at = 0; made != NULL && at < PyTuple_Size(names); at++) {
         PyObject *name = PyTuple_GetItem(names, at);
         PyObject *part = attribute(value, name);
