@@ -17,6 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
+from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store, first
 from holdfast.testing.drafts import Contract, agent, checkpoint, names, session, stored
 
@@ -161,6 +162,19 @@ class CheckpointContract(Contract):
         assert (again.created, again.removed) == (False, ())
         assert again.record == once.record
         assert store.list_checkpoints(CheckpointQuery(session_id=owner.id)) == [once.record]
+
+    def test_other_content_under_a_stored_id_leaves_nothing_behind(self, store: Store) -> None:
+        owner = store.create_session(session())
+        first = checkpoint(owner.id, "a", contents=[b"one", b"two"])
+        store.put(first)
+        kept = list(first.chunks)
+        for contents in ([b"other"], [b"one", b"other", b"another"]):
+            again = checkpoint(owner.id, "b", contents=contents, id=first.id)
+            assert not store.put(again).created
+            missing = replace(again, expects=(digest_of(b"nowhere"),))
+            assert not store.put(missing).created
+        assert store.read_chunks(kept).keys() == set(kept)
+        assert sorted(store.iter_digests()) == sorted(kept)
 
     def test_a_retry_creates_no_second_session(self, store: Store) -> None:
         owner = session()

@@ -1068,6 +1068,16 @@ BEGIN
              ORDER BY c.seq DESC LIMIT 1);
 END $$;
 
+-- The chunks that this transaction has brought go again: the put that did stored nothing else. Nobody
+-- can rely on them yet, since nobody has seen them.
+CREATE FUNCTION holdfast.take_back_chunks(p_tenant text, p_digests bytea[])
+RETURNS void
+LANGUAGE sql AS $$
+    DELETE FROM holdfast.chunks AS k
+     WHERE k.tenant = p_tenant AND k.digest = ANY (p_digests)
+       AND k.xmin = pg_current_xact_id()::xid
+$$;
+
 -- Refuses a put to a session that the caller has locked: held by another writer, or sealed and this not.
 CREATE FUNCTION holdfast.check_writer(
     p_tenant text, p_session text, p_fence bigint, p_manifest text
@@ -1251,6 +1261,7 @@ BEGIN
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
+            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
             RETURN stored;
         END IF;
         -- Refuses it, unless another writer has brought them since.
@@ -1299,6 +1310,7 @@ BEGIN
 
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
+            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
             RETURN stored;
         END IF;
         -- What has expired is gone for everybody who asks, so it stands in nobody's way.
@@ -1836,4 +1848,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:be331d5de938b05ac205d226ce4eedaf5534d351bc81c8e553a438b1d31256c5');
+    (1, 'sha256:38b8d1c279b96255f3d410c014e1631bcf6ffc13d7a99a9c35e9f9f1b6407fb2');

@@ -1064,6 +1064,16 @@ BEGIN
              ORDER BY c.seq DESC LIMIT 1);
 END $$;
 
+-- The chunks that this transaction has brought go again: the put that did stored nothing else. Nobody
+-- can rely on them yet, since nobody has seen them.
+CREATE FUNCTION holdfast.take_back_chunks(p_tenant text, p_digests bytea[])
+RETURNS void
+LANGUAGE sql AS $$
+    DELETE FROM holdfast.chunks AS k
+     WHERE k.tenant = p_tenant AND k.digest = ANY (p_digests)
+       AND k.xmin = pg_current_xact_id()::xid
+$$;
+
 -- Refuses a put to a session that the caller has locked: held by another writer, or sealed and this not.
 CREATE FUNCTION holdfast.check_writer(
     p_tenant text, p_session text, p_fence bigint, p_manifest text
@@ -1247,6 +1257,7 @@ BEGIN
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
+            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
             RETURN stored;
         END IF;
         -- Refuses it, unless another writer has brought them since.
@@ -1295,6 +1306,7 @@ BEGIN
 
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
+            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
             RETURN stored;
         END IF;
         -- What has expired is gone for everybody who asks, so it stands in nobody's way.
@@ -1851,6 +1863,7 @@ DROP FUNCTION holdfast.put(
     text, text, text, uuid, text, text, text, boolean, text, text, bigint, bigint, bigint, jsonb, text,
     bytea, bytea, bytea, bytea, bytea[], bytea[], bytea[], jsonb, text);
 DROP FUNCTION holdfast.admit(text, jsonb, text, text, text, timestamptz);
+DROP FUNCTION holdfast.take_back_chunks(text, bytea[]);
 DROP FUNCTION holdfast.stored_already(text, text, uuid);
 DROP FUNCTION holdfast.check_writer(text, text, bigint, text);
 DROP FUNCTION holdfast.newest_of(text, text, text, timestamptz);
