@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-# What only a put sends, with or without its SQL.
-_PUT = b'"retention_class"'
+# What a put sends, with or without its SQL: the manifest of a state.
+_PUT = b'{"v":1,"seqs":'
 
 
 class LossyProxy:
