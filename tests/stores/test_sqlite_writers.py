@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.errors import CheckpointExists, HoldfastError
+from holdfast.errors import CheckpointExists
 from holdfast.model import CheckpointQuery
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite_writers import TOGETHER, Work, Writers
@@ -20,7 +20,7 @@ from holdfast.testing.drafts import checkpoint, session
 PATIENCE = 30.0
 
 
-class Refused(HoldfastError):
+class Refused(Exception):
     """What a piece of work says no with."""
 
 
