@@ -14,7 +14,7 @@ import pytest
 from holdfast.errors import CheckpointExists
 from holdfast.model import CheckpointQuery
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite_writers import TOGETHER, Work, Writers
+from holdfast.stores.sqlite_writers import TOGETHER, Work, Writers, _Turn
 from holdfast.testing.drafts import checkpoint, session
 
 PATIENCE = 30.0
@@ -267,6 +267,15 @@ def test_whoever_waits_too_long_has_written_nothing(file: File) -> None:
     leading.result()
     file.write(adding("next")).result()
     assert file.words() == ["first", "next"]
+
+
+def test_whoever_gives_up_is_out_of_the_queue_at_once(file: File) -> None:
+    """Between being told so and leaving, nobody may still do the work."""
+    late = _Turn(adding("late"), alone=False)
+    file.writers._waiting.append(late)
+    with pytest.raises(TimeoutError):
+        file.writers._wait(late, 0)
+    assert not file.writers._waiting
 
 
 def test_whoever_writes_alone_shares_nothing(file: File) -> None:

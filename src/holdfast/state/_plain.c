@@ -146,16 +146,23 @@ attribute(PyObject *value, PyObject *name)
     return PyObject_GetAttr(value, name);
 }
 
-static int
-add_object(PyObject *found, PyObject *value, PyObject *attributes)
+/* Return the attributes that an object consists of, borrowed. */
+static PyObject *
+names_of(PyObject *value, PyObject *attributes)
 {
     PyObject *kind = (PyObject *)Py_TYPE(value);
     PyObject *names = PyDict_GetItemWithError(attributes, kind);
-    if (names == NULL) {
-        if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "an object of %R", kind);
+    if (names == NULL && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "an object of %R", kind);
+    return names;
+}
+
+static int
+add_object(PyObject *found, PyObject *value, PyObject *attributes)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(value), *names = names_of(value, attributes);
+    if (names == NULL)
         return -1;
-    }
     int failed = PyList_Append(found, OBJECT) || PyList_Append(found, kind) || PyList_Append(found, names);
     int added = failed ? -1 : 1;
     for (Py_ssize_t at = 0, end = PyTuple_Size(names); at < end && added == 1; at++) {
@@ -399,13 +406,9 @@ blank_of(PyTypeObject *kind)
 static PyObject *
 copy_of_object(PyObject *value, PyObject *attributes)
 {
-    PyObject *kind = (PyObject *)Py_TYPE(value);
-    PyObject *names = PyDict_GetItemWithError(attributes, kind);
-    if (names == NULL) {
-        if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "an object of %R", kind);
+    PyObject *names = names_of(value, attributes);
+    if (names == NULL)
         return NULL;
-    }
     PyObject *made = blank_of(Py_TYPE(value));
     for (Py_ssize_t at = 0; made != NULL && at < PyTuple_Size(names); at++) {
         PyObject *name = PyTuple_GetItem(names, at);

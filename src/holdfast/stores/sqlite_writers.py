@@ -105,6 +105,8 @@ class Writers:
             return
         with self._entry:
             if turn in self._waiting:
+                # Out of the queue at once, or somebody would do it after all.
+                self._waiting.remove(turn)
                 raise TimeoutError
         # Somebody is doing it, and will tell.
         turn.wait()
