@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import enum
+import random
 import sys
+import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -309,3 +311,131 @@ def test_copying_what_contains_itself_ends(looking: ModuleType) -> None:
     value.append(value)
     with pytest.raises(RecursionError):
         looking.copied(value, _COPIED)
+
+
+class Model:
+    """One like pydantic's: everything it has stands in its ``__dict__``, except which fields were given."""
+
+    __slots__ = ("__dict__", "__pydantic_fields_set__", "__weakref__")
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+        self.__pydantic_fields_set__ = set(fields)
+
+
+MODELS: dict[type, tuple[str, ...]] = {
+    Model: ("__dict__", "__pydantic_fields_set__"),
+    Message: ("content", "extra"),
+}
+
+
+def model(number: int) -> Model:
+    return Model(content=f"text {number}", extra={"a": [number, {}]}, calls=[])
+
+
+def shown(values: list[Any]) -> list[Any]:
+    return [(type(one), repr(vars(one)), sorted(one.__pydantic_fields_set__)) for one in values]
+
+
+def parts_of(value: Any) -> list[Any]:
+    """Return a value and every container in it."""
+    if isinstance(value, Model):
+        return [value, value.__pydantic_fields_set__, *parts_of(value.__dict__)]
+    if isinstance(value, dict):
+        return [value, *(part for item in value.values() for part in parts_of(item))]
+    if isinstance(value, list):
+        return [value, *(part for item in value for part in parts_of(item))]
+    return []
+
+
+def spoil(part: Any, chance: random.Random) -> None:
+    """Change a part of a copy, as a program may that owns it."""
+    if isinstance(part, list):
+        part.append(1)
+    elif isinstance(part, set):
+        part.discard("content") if chance.random() < 0.5 else part.add("id")
+    elif isinstance(part, dict) and part and chance.random() < 0.5:
+        part.pop(next(iter(part)))
+    elif isinstance(part, dict):
+        part["new"] = part
+    else:
+        part.content = "changed"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_was_done_to_the_last_copies_the_next_ones_are_the_callers_own(
+    looking: ModuleType, seed: int
+) -> None:
+    chance = random.Random(seed)
+    values = [model(number) for number in range(6)]
+    expected = shown(values)
+    spares: list[Any] = []
+    kept: list[Any] = []
+    for _ in range(40):
+        made = looking.copied(values, MODELS, spares)
+        assert shown(made) == expected
+        held = {id(part) for part in kept}
+        assert held.isdisjoint(id(part) for part in parts_of(made))
+        assert held.isdisjoint(id(part) for part in parts_of(values))
+        parts = [part for one in made for part in parts_of(one)]
+        for part in chance.sample(parts, chance.randrange(3)):
+            spoil(part, chance)
+        kept = [*kept[-4:], *chance.sample(parts, chance.randrange(3))]
+        del made, parts
+        # What somebody kept they may change as well.
+        if kept:
+            spoil(chance.choice(kept), chance)
+
+
+compiled = pytest.mark.skipif(not plain.COMPILED, reason="nothing was compiled here")
+
+
+@compiled
+def test_copies_that_came_back_are_handed_out_again() -> None:
+    values = [model(number) for number in range(4)]
+    spares: list[Any] = []
+    first = [id(one) for one in plain.copied(values, MODELS, spares)]
+    assert [id(one) for one in plain.copied(values, MODELS, spares)] == first
+    kept = plain.copied(values, MODELS, spares)
+    again = plain.copied(values, MODELS, spares)
+    assert {id(one) for one in kept}.isdisjoint(id(one) for one in again)
+    # The list grew, and it was cut.
+    del kept, again
+    longer = [*values, model(4)]
+    assert shown(plain.copied(longer, MODELS, spares)) == shown(longer)
+    assert shown(plain.copied(values[:2], MODELS, spares)) == shown(values[:2])
+    assert len(spares) == 2
+
+
+@compiled
+def test_a_copy_that_a_weak_reference_leads_to_is_not_handed_out_again() -> None:
+    values: list[Any] = [model(0)]
+    spares: list[Any] = []
+    made = plain.copied(values, MODELS, spares)
+    leads = weakref.ref(made[0])
+    del made
+    (again,) = plain.copied(values, MODELS, spares)
+    assert leads() is not again
+
+
+@compiled
+def test_of_objects_with_more_than_named_attributes_new_copies_are_made() -> None:
+    values: list[Any] = [Message("a")]
+    spares: list[Any] = []
+    made = plain.copied(values, MODELS, spares)
+    made[0].added = "by the caller"
+    del made
+    (again,) = plain.copied(values, MODELS, spares)
+    assert vars(again) == {"content": "a", "extra": None}
+
+
+@compiled
+def test_a_set_of_numbers_is_not_taken_for_one_that_is_equal() -> None:
+    values: list[Any] = [Model(content={1})]
+    spares: list[Any] = []
+    made = plain.copied(values, MODELS, spares)
+    made[0].content.clear()
+    made[0].content.add(True)
+    del made
+    (again,) = plain.copied(values, MODELS, spares)
+    assert [type(one) for one in again.content] == [int]

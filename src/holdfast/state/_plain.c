@@ -138,10 +138,17 @@ add_dict(PyObject *found, PyObject *value, PyObject *attributes)
     return added;
 }
 
+/* Whether the name is that of all attributes together. */
+static int
+is_all(PyObject *name)
+{
+    return PyUnicode_GetLength(name) == 8 && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+}
+
 static PyObject *
 attribute(PyObject *value, PyObject *name)
 {
-    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0)
+    if (is_all(name))
         return PyObject_GenericGetDict(value, NULL);
     return PyObject_GetAttr(value, name);
 }
@@ -442,12 +449,187 @@ copy_of(PyObject *value, PyObject *attributes)
     return made;
 }
 
+/* Recycling: what was handed out and came back -------------------------------------------------- */
+
+/* The attribute of pydantic's models that names the fields which were given. */
+#define GIVEN "__pydantic_fields_set__"
+#define KINDS 8
+
+/* The classes that one call has met, and where their objects keep weak references. */
+typedef struct {
+    PyObject *attributes;
+    PyTypeObject *kinds[KINDS];
+    Py_ssize_t offsets[KINDS];
+    int met;
+} Recycling;
+
+static int is_untouched(Recycling *call, PyObject *spare, Py_ssize_t owners, PyObject *value);
+
+static int
+is_untouched_list(Recycling *call, PyObject *spare, PyObject *value)
+{
+    Py_ssize_t length = PyList_Size(value);
+    int same = PyList_Size(spare) == length;
+    for (Py_ssize_t at = 0; at < length && same == 1; at++)
+        same = is_untouched(call, PyList_GetItem(spare, at), 1, PyList_GetItem(value, at));
+    return same;
+}
+
+static int
+is_untouched_dict(Recycling *call, PyObject *spare, PyObject *value)
+{
+    PyObject *key, *item, *spare_key, *spare_item;
+    Py_ssize_t position = 0, spare_position = 0;
+    int same = PyDict_Size(spare) == PyDict_Size(value);
+    while (same == 1 && PyDict_Next(value, &position, &key, &item)) {
+        same = PyDict_Next(spare, &spare_position, &spare_key, &spare_item) && spare_key == key;
+        if (same == 1)
+            same = is_untouched(call, spare_item, 1, item);
+    }
+    return same;
+}
+
+static Py_ssize_t
+weak_offset(Recycling *call, PyTypeObject *kind)
+{
+    for (int at = 0; at < call->met; at++)
+        if (call->kinds[at] == kind)
+            return call->offsets[at];
+    PyObject *number = PyObject_GetAttrString((PyObject *)kind, "__weakrefoffset__");
+    Py_ssize_t offset = number == NULL ? -1 : PyLong_AsSsize_t(number);
+    Py_XDECREF(number);
+    if (call->met < KINDS && !PyErr_Occurred()) {
+        call->kinds[call->met] = kind;
+        call->offsets[call->met++] = offset;
+    }
+    return offset;
+}
+
+/* Tell whether somebody could get at an object by a weak reference. */
+static int
+has_weak_references(Recycling *call, PyObject *value)
+{
+    Py_ssize_t offset = weak_offset(call, Py_TYPE(value));
+    if (offset == -1 && PyErr_Occurred())
+        return -1;
+    return offset != 0 && *(PyObject **)((char *)value + offset) != NULL;
+}
+
+static int
+is_untouched_part(Recycling *call, PyObject *name, PyObject *spare, PyObject *value)
+{
+    if (Py_TYPE(value) != &PySet_Type)
+        return is_untouched(call, spare, 2, value);
+    /* Of other sets equality does not tell whether they are the same: 1 is True. */
+    if (Py_TYPE(spare) != &PySet_Type || Py_REFCNT(spare) != 2
+        || PyUnicode_CompareWithASCIIString(name, GIVEN) != 0)
+        return 0;
+    return PyObject_RichCompareBool(spare, value, Py_EQ);
+}
+
+static int
+is_untouched_object(Recycling *call, PyObject *spare, PyObject *value)
+{
+    PyObject *names = names_of(value, call->attributes);
+    if (names == NULL)
+        return -1;
+    /* Where only some attributes are named, somebody may have added others. */
+    if (PyTuple_Size(names) == 0 || !is_all(PyTuple_GetItem(names, 0)))
+        return 0;
+    int weakly = has_weak_references(call, spare);
+    int same = weakly < 0 ? -1 : !weakly;
+    for (Py_ssize_t at = 0; same == 1 && at < PyTuple_Size(names); at++) {
+        PyObject *name = PyTuple_GetItem(names, at);
+        PyObject *part = attribute(value, name), *spare_part = attribute(spare, name);
+        same = part == NULL || spare_part == NULL ? -1
+            : is_untouched_part(call, name, spare_part, part);
+        Py_XDECREF(spare_part);
+        Py_XDECREF(part);
+    }
+    return same;
+}
+
+/* Tell whether nobody else has any part of what was a copy of ``value``, and it still is one.
+ *
+ * Its ``owners`` are those here who know of it. */
+static int
+is_untouched(Recycling *call, PyObject *spare, Py_ssize_t owners, PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (is_scalar(type))
+        return spare == value;
+    if (Py_TYPE(spare) != type || Py_REFCNT(spare) != owners || type == &PySet_Type)
+        return 0;
+    if (Py_EnterRecursiveCall(" while a copy was looked at"))
+        return -1;
+    int same = type == &PyDict_Type ? is_untouched_dict(call, spare, value)
+        : type == &PyList_Type ? is_untouched_list(call, spare, value)
+        : is_untouched_object(call, spare, value);
+    Py_LeaveRecursiveCall();
+    return same;
+}
+
+/* Take out of a list what stands at a place, so that nobody else can. */
+static PyObject *
+taken(PyObject *list, Py_ssize_t at)
+{
+    PyObject *item = PyList_GetItem(list, at);
+    Py_INCREF(item);
+    Py_INCREF(Py_None);
+    PyList_SetItem(list, at, Py_None);
+    return item;
+}
+
+static PyObject *
+recycled_or_copied(Recycling *call, PyObject *value, PyObject *spares, Py_ssize_t at)
+{
+    if (at >= PyList_Size(spares)) {
+        PyObject *copy = copy_of(value, call->attributes);
+        if (copy != NULL && PyList_Append(spares, copy))
+            Py_CLEAR(copy);
+        return copy;
+    }
+    PyObject *item = taken(spares, at);
+    if (is_untouched(call, item, 1, value) != 1) {
+        PyErr_Clear();
+        Py_DECREF(item);
+        item = copy_of(value, call->attributes);
+    }
+    if (item != NULL) {
+        Py_INCREF(item);
+        if (PyList_SetItem(spares, at, item))
+            Py_CLEAR(item);
+    }
+    return item;
+}
+
+static PyObject *
+recycled_list(PyObject *values, PyObject *spares, PyObject *attributes)
+{
+    Recycling call = {.attributes = attributes};
+    PyObject *made = PyList_New(0);
+    for (Py_ssize_t at = 0; made != NULL && at < PyList_Size(values); at++) {
+        PyObject *value = PyList_GetItem(values, at);
+        Py_INCREF(value);
+        PyObject *item = recycled_or_copied(&call, value, spares, at);
+        Py_DECREF(value);
+        if (item == NULL || PyList_Append(made, item))
+            Py_CLEAR(made);
+        Py_XDECREF(item);
+    }
+    if (made != NULL && PyList_SetSlice(spares, PyList_Size(made), PY_SSIZE_T_MAX, NULL))
+        Py_CLEAR(made);
+    return made;
+}
+
 static PyObject *
 plain_copied(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    PyObject *value, *attributes;
-    if (!PyArg_ParseTuple(arguments, "OO!:copied", &value, &PyDict_Type, &attributes))
+    PyObject *value, *attributes, *spares = Py_None;
+    if (!PyArg_ParseTuple(arguments, "OO!|O:copied", &value, &PyDict_Type, &attributes, &spares))
         return NULL;
+    if (Py_TYPE(spares) == &PyList_Type && Py_TYPE(value) == &PyList_Type)
+        return recycled_list(value, spares, attributes);
     return copy_of(value, attributes);
 }
 

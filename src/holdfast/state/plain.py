@@ -147,9 +147,12 @@ def _is_scalar(known: Any, value: Any) -> bool:
     return type(known) is not float or repr(known) == repr(value)
 
 
-def copied(value: Any, attributes: Attributes) -> Any:
+def copied(value: Any, attributes: Attributes, spares: list[Any] | None = None) -> Any:
     """Return a copy that shares nothing but scalars with ``value``.
 
+    ``spares`` are the elements of the last copy of the same list. One that nobody else has any more, and that
+    nobody changed, may be handed out again, which saves making it and the collector's looking at
+    it. Only the compiled function can tell; it leaves there what it returns.
     Raises TypeError where something is neither plain, nor a set of scalars, nor of one of the classes.
     """
     kind = type(value)

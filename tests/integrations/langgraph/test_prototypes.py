@@ -17,6 +17,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from holdfast.errors import CheckpointAltered, CheckpointQuarantined
 from holdfast.integrations.langgraph import HoldfastSaver
 from holdfast.model import CheckpointQuery
+from holdfast.state.plain import COMPILED
 from holdfast.stores import Store
 from tests.state.plain import IMPLEMENTATIONS
 
@@ -135,6 +136,22 @@ def test_what_is_handed_out_is_the_graphs_own(saver: HoldfastSaver) -> None:
         values["messages"][0].additional_kwargs["a"].append(9)
         values["messages"][1].tool_calls[0]["args"]["x"][1]["y"] = 3
         values["messages"].pop()
+
+
+def test_a_turn_after_a_turn_is_handed_the_same_messages(saver: HoldfastSaver) -> None:
+    """Which nobody can notice but by their addresses: each turn has dropped them before the next one."""
+    messages = [message(number) for number in range(6)]
+    put(saver, {"messages": messages})
+
+    def addresses() -> list[int]:
+        return [id(one) for one in get(saver).checkpoint["channel_values"]["messages"]]
+
+    first = addresses()
+    assert (addresses() == first) == COMPILED
+    kept = get(saver).checkpoint["channel_values"]["messages"]
+    kept[0].content = "mine"
+    assert set(addresses()).isdisjoint(id(one) for one in kept)
+    assert get(saver).checkpoint["channel_values"]["messages"] == messages
 
 
 def test_what_others_put_is_read(url: str, saver: HoldfastSaver) -> None:

@@ -3,7 +3,8 @@
 A graph begins every run by reading what the run before has stored, mostly in the same process. Its content is
 known then. The store is asked for the row, whose digests say whether it still is, and the rest is
 neither read nor parsed. Of a list of messages that grew only the new ones are made. What is handed out is
-always a copy, so whatever a graph does with its messages changes nothing here.
+always a copy, so whatever a graph does with its messages changes nothing here. Copies that came back as they were
+are handed out again: those that nobody else has any more.
 
 Only plain data is kept from a put: that is the same after a round through the store. Anything else is read.
 """
@@ -11,7 +12,7 @@ Only plain data is kept from a put: that is the same after a round through the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from holdfast.collector import collection_paused
@@ -31,9 +32,10 @@ _CHANNELS = "channel_values"
 
 @dataclass(frozen=True, slots=True)
 class _Objects:
-    """A list whose objects are made already."""
+    """A list whose objects are made already, and those that were handed out last for them."""
 
     made: list[Any]
+    spares: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Prototypes:
                 for name, value in content.fields.items()
             }
             checkpoint[_CHANNELS] = {
-                channel: copied(value.made)
+                channel: copied(value.made, value.spares)
                 if type(value) is _Objects
                 else thawed(value, thread_id, channel)
                 for channel, value in content.channels.items()
@@ -126,15 +128,15 @@ class Prototypes:
             if not is_plain(value):
                 raise _Unknown
             return value
-        made = before.made if type(before) is _Objects else []
+        known = before if type(before) is _Objects else _Objects([])
         start, new = value.translated or (len(value.values), [])
-        if start not in (0, len(made)) or not is_plain(new):
+        if start not in (0, len(known.made)) or not is_plain(new):
             raise _Unknown
         with collection_paused():
             added = self._values.thawed(new, thread_id, channel)
             if not self._values.can_copy(added):
                 raise _Unknown
-        return _Objects(made[:start] + added)
+        return _Objects(known.made[:start] + added, known.spares)
 
 
 class _Unknown(Exception):

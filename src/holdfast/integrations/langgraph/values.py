@@ -128,9 +128,10 @@ class Values:
                 f"thread {thread_id!r}, channel {channel!r}: nested too deeply"
             ) from None
 
-    def copied(self, value: Any) -> Any:
-        """Return a copy of a value that `can_copy` was asked about."""
-        return copied(value, self._held)
+    def copied(self, values: list[Any], spares: list[Any]) -> list[Any]:
+        """Return a copy of a list that `can_copy` was asked about; ``spares`` is of the last one."""
+        made: list[Any] = copied(values, self._held, spares)
+        return made
 
     def can_copy(self, value: Any) -> bool:
         """Tell whether a value consists of what can be copied by its attributes."""
