@@ -10,9 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
+from holdfast.errors import StateCorrupt
 from holdfast.model import Payload
-from holdfast.state import StateEncoder
+from holdfast.state import StateEncoder, outline_state
 from holdfast.state.chunking import MAX_CHUNK, MIN_CHUNK, cut
+from holdfast.state.codec import as_array, dump_items, load_json
 from holdfast.state.refs import RECORD_BYTES
 from holdfast.state.sequence import MERGED_LEAVES
 from tests.state.simulation import Chunks, exact, message, save
@@ -198,3 +200,51 @@ def test_a_window_is_not_cut_again_where_it_was_cut_before(
         window = [*window[1:], message(number)]
         save(encoder, chunks, {"messages": window})
     assert looked_at < 100 * 6
+
+
+def test_an_element_is_the_same_chunk_wherever_it_stands_alone() -> None:
+    """As what a task wrote, as the first of a conversation, and at the end of a long one."""
+    chunks, encoder = Chunks(), StateEncoder()
+    messages = [message(number) for number in range(40)]
+    save(encoder, chunks, {"messages": messages})
+    written, _ = save(StateEncoder(), chunks, {"value": [message(41)]})
+    _, new_bytes = save(encoder, chunks, {"messages": [*messages, message(41)]})
+    assert set(written.chunks) <= set(chunks.stored)
+    assert new_bytes == 0
+
+
+def test_a_list_that_begins_with_a_bracket_is_read_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As lists were stored once."""
+    chunks, encoder = Chunks(), StateEncoder()
+    messages = [message(number) for number in range(40)]
+
+    def bracketed(*values: Any, **options: Any) -> tuple[memoryview, bool]:
+        items, tags = dump_items(*values, **options)
+        return memoryview(b"[" + items[1:]), tags
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.state.encoder.dump_items", bracketed)
+        old, _ = save(encoder, chunks, {"messages": messages})
+    (first, *_) = old.chunks.values()
+    assert bytes(first[:1]) == b"["
+    assert chunks.load(old) == {"messages": messages}
+    grown = {"messages": [*messages, message(40)]}
+    known, new_bytes = save(encoder, chunks, grown)
+    assert chunks.load(known) == grown
+    assert new_bytes < 1200
+    outlined = outline_state(Payload(known.manifest, known.refs), chunks.read)
+    assert outlined.state["messages"].whole() == grown["messages"]
+    # A process that knows nothing of it writes the first chunk again, and no other.
+    anew = StateEncoder()
+    anew.adopt(Payload(known.manifest, known.refs), chunks.read)
+    rewritten, new_bytes = save(anew, chunks, grown)
+    assert chunks.load(rewritten) == grown
+    assert new_bytes < 20_000
+
+
+@pytest.mark.parametrize("text", [b"{},{}", b"", b"]", b"1"])
+def test_what_does_not_begin_like_a_list_is_damage(text: bytes) -> None:
+    with pytest.raises(StateCorrupt):
+        load_json(as_array(text) + b"]", "a list")

@@ -8,7 +8,7 @@ which is also where an error learns the path of the bad value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ def dump(
     *,
     screen: Screen | None = None,
     name: str = "",
+    write: Callable[[Any], bytes] = orjson.dumps,
 ) -> tuple[bytes, bool]:
     """Return the JSON text of ``value``, as the screen lets it pass, and whether it contains tags.
 
@@ -46,12 +47,25 @@ def dump(
     """
     if is_plain(value, room):
         try:
-            text = orjson.dumps(value if screen is None else screen.value(value, name))
+            text = write(value if screen is None else screen.value(value, name))
             return compact(text) if len(text) < _SHORT else text, False
         except TypeError:
             pass  # the walk below says what and where
     document = tagged(value, path, room)
-    return orjson.dumps(document if screen is None else screen.value(document, name)), True
+    return write(document if screen is None else screen.value(document, name)), True
+
+
+def dump_items(
+    values: Sequence[Any], room: int, *, screen: Screen | None, name: str
+) -> tuple[memoryview, bool]:
+    """Return the text of a list's elements, a comma before each, and whether it contains tags."""
+    text, tags = dump(values, "", room, screen=screen, name=name, write=_after_zero)
+    return memoryview(text)[len("[0") : -len("]")], tags
+
+
+def _after_zero(values: list[Any]) -> bytes:
+    # So the first element gets its comma too, without a copy of the text.
+    return orjson.dumps([0, *values])
 
 
 def load_json(text: bytes | str, what: str) -> Json:
@@ -60,6 +74,16 @@ def load_json(text: bytes | str, what: str) -> Json:
         return orjson.loads(text)
     except ValueError as error:
         raise StateCorrupt(f"{what} is not JSON: {error}") from None
+
+
+def as_array(content: bytes) -> bytes:
+    """Return the text of elements, or the beginning of it, as that of a JSON array.
+
+    Lists that were stored before each of them had a comma begin with the bracket already.
+    """
+    if content[:1] not in (b",", b"["):
+        raise StateCorrupt("a stored list does not begin like one")
+    return b"[" + content[1:]
 
 
 def dump_document(document: Mapping[str, Any], what: str) -> str:

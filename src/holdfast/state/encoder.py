@@ -20,7 +20,7 @@ import orjson
 from holdfast.errors import StateNotSerializable
 from holdfast.model import Buffer, Payload
 from holdfast.state.cache import ChunkCache
-from holdfast.state.codec import compact, dump
+from holdfast.state.codec import compact, dump, dump_items
 from holdfast.state.document import seal_of, write_manifest
 from holdfast.state.known import KnownList, NoRoom
 from holdfast.state.plain import is_plain
@@ -290,13 +290,13 @@ class _Encoding:
         if old is not None and isinstance(old.known, KnownList) and old.known.begins(value):
             return self.grown_list(value, keys, room, old, old.known, source), True
         known = self.outlined(value, None, source)
-        text, tags = self.listed(value, 0, keys, room, source)
-        if len(text) < self.inline:
-            return text, tags
-        kind = "list+" if tags else "list"
-        placeholder = self.place(keys, kind, memoryview(text)[:-1], len(text))
+        items, tags = self.items(value, 0, keys, room, source)
+        size = len(items) + 1
+        if size < self.inline:
+            return b"".join((b"[", items[1:], b"]")), tags
+        placeholder = self.place(keys, "list+" if tags else "list", items, size)
         if not tags:
-            self.fresh[keys].known = self.remembered_list(known, len(text))
+            self.fresh[keys].known = self.remembered_list(known, size)
         return placeholder, True
 
     def grown_list(
@@ -314,34 +314,33 @@ class _Encoding:
                 keys, _Sequence("list", layout, size, self.remembered_list(before, size))
             )
         known = self.outlined(value, before, source)
-        text, tags = self.listed(value[len(before) :], len(before), keys, room, source)
-        layout = append(layout, b"," + text[1:-1])
-        size += len(text) - 1
+        items, tags = self.items(value[len(before) :], len(before), keys, room, source)
+        layout = append(layout, bytes(items))
+        size += len(items)
         if tags:
             return self.add(keys, _Sequence("list+", layout, size))
         return self.add(keys, _Sequence("list", layout, size, self.remembered_list(known, size)))
 
-    def listed(
+    def items(
         self,
         values: list[Any],
         start: int,
         keys: Keys,
         room: int,
         source: TranslatedList | None,
-    ) -> tuple[bytes, bool]:
-        """Return the text of a list, or of the part of one that begins at ``start``."""
+    ) -> tuple[memoryview, bool]:
+        """Return the text of the elements of a list, or of those from ``start`` on."""
         plain = values if source is None else source.run(values, start)
-        return dump(plain, "", room, screen=self.screen, name=keys[-1])
+        return dump_items(plain, room, screen=self.screen, name=keys[-1])
 
     def stored_list(self, value: StoredList, keys: Keys, room: int) -> bytes:
         """Refer to a list that is stored already, and add what is new."""
         layout, kind, size = known_layout(value.leaves), value.kind, value.stored_bytes + 1
         if value.new:
-            text, tags = dump(value.new, "", room, screen=self.screen, name=keys[-1])
+            items, tags = dump_items(value.new, room, screen=self.screen, name=keys[-1])
             layout.tail = value.read(tail_leaves(layout))
-            # An empty list is too small to be stored so: there is an item before these.
-            layout = append(layout, b"," + text[1:-1])
-            kind, size = "list+" if tags else kind, size + len(text) - 1
+            layout = append(layout, bytes(items))
+            kind, size = "list+" if tags else kind, size + len(items)
         return self.add(keys, _Sequence(kind, layout, size))
 
     def text(self, value: str, keys: Keys) -> bytes:

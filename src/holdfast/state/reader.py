@@ -16,7 +16,7 @@ from holdfast.collector import collection_paused
 from holdfast.errors import StateCorrupt, StateTooLarge
 from holdfast.model import Payload
 from holdfast.state.cache import NO_CACHE, ChunkCache
-from holdfast.state.codec import load_json
+from holdfast.state.codec import as_array, load_json
 from holdfast.state.document import read_manifest
 from holdfast.state.refs import (
     ReadChunks,
@@ -201,16 +201,19 @@ class _Reading:
         return number
 
     def content(self, number: int) -> bytes:
-        """Return the content of a sequence; that of a list with its closing bracket."""
+        """Return the content of a sequence; that of a list as a JSON array."""
         content = self.whole[number]
         if content is None:
-            content = self.joined(
-                self.leaves[number], b"]" if self.kinds[number][:4] == "list" else b""
-            )
+            parts = self.parts(self.leaves[number])
+            if self.kinds[number][:4] == "list":
+                parts[:1] = [as_array(b"".join(parts[:1]))]
+                parts.append(b"]")
+            content = b"".join(parts)
             self.cache.add(self.names[number], content)
         return content
 
-    def joined(self, leaves: list[Ref], ending: bytes) -> bytes:
+    def parts(self, leaves: list[Ref]) -> list[bytes]:
+        """Return the chunks of leaves."""
         if missing := [ref for ref in leaves if ref.digest not in self.chunks]:
             self.chunks |= read_verified(missing, self.read_chunks, self.cache)
             # One chunk may stand in several places.
@@ -227,8 +230,7 @@ class _Reading:
                 if not self.needed[ref.digest]:
                     # It makes room for what is built from it.
                     del self.chunks[ref.digest]
-        parts.append(ending)
-        return b"".join(parts)
+        return parts
 
     def resolve(self, value: Any, room: int) -> Any:
         """Return a skeleton with its placeholders and tags replaced by what they stand for."""
@@ -274,7 +276,7 @@ class _Reading:
         old, items = known
         pairs = zip(old, leaves, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        before, text = self.joined(old[same:], b""), self.joined(leaves[same:], b"")
+        before, text = b"".join(self.parts(old[same:])), b"".join(self.parts(leaves[same:]))
         if text == before:
             return items
         if not items or not text.startswith(before + b","):
@@ -345,4 +347,4 @@ class _Outline(_Reading):
         return super().value(number, room)
 
     def _read_leaves(self, leaves: list[Ref]) -> bytes:
-        return self.joined(leaves, b"")
+        return b"".join(self.parts(leaves))

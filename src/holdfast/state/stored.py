@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.state.codec import load_json
+from holdfast.state.codec import as_array, load_json
 from holdfast.state.refs import Ref
 from holdfast.state.tags import MAX_DEPTH, untagged
 from holdfast.state.translated import TranslatedList
@@ -40,7 +40,7 @@ class StoredList:
 
     @property
     def stored_bytes(self) -> int:
-        """How long the JSON text of the stored part is, without the closing bracket."""
+        """How long the stored part is: its JSON text without one of the brackets."""
         return sum(ref.length for ref in self.leaves)
 
     def read(self, leaves: list[Ref]) -> bytes:
@@ -49,7 +49,7 @@ class StoredList:
 
     def whole(self) -> list[Any]:
         """Read all of it after all."""
-        items = load_json(self._read(self.leaves) + b"]", "a stored list")
+        items = load_json(as_array(self._read(self.leaves)) + b"]", "a stored list")
         stored: list[Any] = untagged(items) if self.kind == "list+" else items
         return [*stored, *self.new]
 

@@ -38,8 +38,8 @@ def pack(data: Buffer, *, compress: bool = True) -> tuple[int, Buffer]:
         compressor = _idle.pop()
     except IndexError:
         compressor = zstd.ZstdCompressor(level=LEVEL)
-    # The size in the frame's header lets the reader refuse before it unpacks.
-    compressor.set_pledged_input_size(size)
+    # Told that this is all of it, zstd writes the size into the frame's header: it lets the reader refuse
+    # before it unpacks.
     packed = compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
     # One that failed is not used again.
     _idle.append(compressor)

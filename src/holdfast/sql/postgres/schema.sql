@@ -570,7 +570,7 @@ BEGIN
         at := at + part.refs;
         parts := parts || CASE
             WHEN part.kind = 'list' THEN
-                CASE WHEN content = '' THEN '[]' ELSE (convert_from(content, 'UTF8') || ']')::jsonb END
+                ('[' || substr(convert_from(content, 'UTF8'), 2) || ']')::jsonb
             WHEN part.kind = 'json' THEN convert_from(content, 'UTF8')::jsonb
             WHEN part.kind = 'str' AND position('\x00'::bytea IN content) = 0 THEN
                 to_jsonb(convert_from(content, 'UTF8'))
@@ -1848,4 +1848,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:38b8d1c279b96255f3d410c014e1631bcf6ffc13d7a99a9c35e9f9f1b6407fb2');
+    (1, 'sha256:20bc720892413bc722ddd811e4792d1b454dbae4699cd9380dfbe4a3798dce6e');

@@ -566,7 +566,7 @@ BEGIN
         at := at + part.refs;
         parts := parts || CASE
             WHEN part.kind = 'list' THEN
-                CASE WHEN content = '' THEN '[]' ELSE (convert_from(content, 'UTF8') || ']')::jsonb END
+                ('[' || substr(convert_from(content, 'UTF8'), 2) || ']')::jsonb
             WHEN part.kind = 'json' THEN convert_from(content, 'UTF8')::jsonb
             WHEN part.kind = 'str' AND position('\x00'::bytea IN content) = 0 THEN
                 to_jsonb(convert_from(content, 'UTF8'))
