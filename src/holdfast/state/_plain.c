@@ -18,9 +18,10 @@
 #define MARK "$t"
 #define MAX_DEPTH 200
 
-/* What stands in an outline before a container, and before its length or its class and attributes. */
+/* What stands in an outline before a container, and before its length, its class and attributes, or its texts. */
 #define DICT ((PyObject *)&PyDict_Type)
 #define LIST ((PyObject *)&PyList_Type)
+#define SET ((PyObject *)&PySet_Type)
 #define OBJECT ((PyObject *)&PyBaseObject_Type)
 
 static int
@@ -180,6 +181,34 @@ add_object(PyObject *found, PyObject *value, PyObject *attributes)
     return added;
 }
 
+/* Tell whether a set has texts only. */
+static int
+has_texts(PyObject *set)
+{
+    PyObject *items = PyObject_GetIter(set), *item;
+    int texts = items == NULL ? -1 : 1;
+    while (texts == 1 && (item = PyIter_Next(items)) != NULL) {
+        texts = Py_TYPE(item) == &PyUnicode_Type;
+        Py_DECREF(item);
+    }
+    Py_XDECREF(items);
+    return PyErr_Occurred() ? -1 : texts;
+}
+
+static int
+add_set(PyObject *found, PyObject *value)
+{
+    int texts = has_texts(value);
+    if (texts == 0)
+        PyErr_SetString(PyExc_TypeError, "a set of more than texts");
+    PyObject *frozen = texts == 1 ? PyFrozenSet_New(value) : NULL;
+    if (frozen == NULL)
+        return -1;
+    int failed = PyList_Append(found, SET) || PyList_Append(found, frozen);
+    Py_DECREF(frozen);
+    return failed ? -1 : 1;
+}
+
 static int
 add_value(PyObject *found, PyObject *value, PyObject *attributes)
 {
@@ -193,6 +222,7 @@ add_value(PyObject *found, PyObject *value, PyObject *attributes)
     Py_INCREF(value);
     int added = type == &PyDict_Type ? add_dict(found, value, attributes)
         : type == &PyList_Type ? add_list(found, value, attributes)
+        : type == &PySet_Type ? add_set(found, value)
         : add_object(found, value, attributes);
     Py_DECREF(value);
     Py_LeaveRecursiveCall();
@@ -218,10 +248,15 @@ plain_outline(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 /* fits ---------------------------------------------------------------------------------------- */
 
-/* How far an outline has been read. */
+/* How far an outline has been read, and whether what it is compared with must be nobody else's. Then, of some
+ * classes that were met: where their objects keep weak references. */
+#define KINDS 4
 typedef struct {
     PyObject *marks;
     Py_ssize_t at;
+    int unshared;
+    PyTypeObject *kinds[KINDS];
+    Py_ssize_t weak_offsets[KINDS];
 } Reading;
 
 static PyObject *
@@ -247,7 +282,8 @@ is_equal(PyObject *mark, PyObject *value)
     return 0;
 }
 
-static int is_that(Reading *known, PyObject *value);
+/* Tell whether a value is that of the next marks. Its ``owners`` are those here who know of it. */
+static int is_that(Reading *known, PyObject *value, Py_ssize_t owners);
 
 /* Tell whether a container is as long as its mark says. */
 static int
@@ -263,7 +299,7 @@ is_that_list(Reading *known, PyObject *value)
     Py_ssize_t length = PyList_Size(value);
     int same = is_length(known, length);
     for (Py_ssize_t at = 0; at < length && same == 1; at++)
-        same = is_that(known, PyList_GetItem(value, at));
+        same = is_that(known, PyList_GetItem(value, at), 1);
     return same;
 }
 
@@ -278,9 +314,45 @@ is_that_dict(Reading *known, PyObject *value)
         PyObject *mark = next_mark(known);
         same = mark == key ? 1 : mark == NULL ? -1 : is_equal(mark, key);
         if (same == 1)
-            same = is_that(known, item);
+            same = is_that(known, item, 1);
     }
     return same;
+}
+
+static int
+is_that_set(Reading *known, PyObject *value)
+{
+    PyObject *frozen = next_mark(known);
+    int same = frozen == NULL ? -1 : PyObject_RichCompareBool(value, frozen, Py_EQ);
+    return same == 1 ? has_texts(value) : same;
+}
+
+/* Return where objects of a class keep weak references, 0 if nowhere. */
+static Py_ssize_t
+weak_offset(Reading *known, PyTypeObject *kind)
+{
+    int at = 0;
+    while (at < KINDS - 1 && known->kinds[at] != NULL && known->kinds[at] != kind)
+        at++;
+    if (known->kinds[at] != kind) {
+        PyObject *number = PyObject_GetAttrString((PyObject *)kind, "__weakrefoffset__");
+        known->weak_offsets[at] = number == NULL ? -1 : PyLong_AsSsize_t(number);
+        Py_XDECREF(number);
+        known->kinds[at] = PyErr_Occurred() ? NULL : kind;
+    }
+    return known->weak_offsets[at];
+}
+
+/* Tell whether somebody could get at an object by a weak reference, or has given it more than its names say. */
+static int
+is_reached_otherwise(Reading *known, PyObject *value, PyObject *names)
+{
+    if (PyTuple_Size(names) == 0 || !is_all(PyTuple_GetItem(names, 0)))
+        return 1;
+    Py_ssize_t offset = weak_offset(known, Py_TYPE(value));
+    if (PyErr_Occurred())
+        return -1;
+    return offset != 0 && *(PyObject **)((char *)value + offset) != NULL;
 }
 
 static int
@@ -288,9 +360,13 @@ is_that_object(Reading *known, PyObject *value)
 {
     PyObject *names = next_mark(known);
     int same = names == NULL ? -1 : 1;
+    if (same == 1 && known->unshared) {
+        int reached = is_reached_otherwise(known, value, names);
+        same = reached < 0 ? -1 : !reached;
+    }
     for (Py_ssize_t at = 0; same == 1 && at < PyTuple_Size(names); at++) {
         PyObject *part = attribute(value, PyTuple_GetItem(names, at));
-        same = is_that(known, part);
+        same = is_that(known, part, 2);
         Py_XDECREF(part);
     }
     return same;
@@ -307,6 +383,7 @@ is_that_container(Reading *known, PyObject *mark, PyObject *value)
     Py_INCREF(value);
     int same = mark == DICT ? is_that_dict(known, value)
         : mark == LIST ? is_that_list(known, value)
+        : mark == SET ? is_that_set(known, value)
         : is_that_object(known, value);
     Py_DECREF(value);
     Py_LeaveRecursiveCall();
@@ -314,40 +391,50 @@ is_that_container(Reading *known, PyObject *mark, PyObject *value)
 }
 
 static int
-is_that(Reading *known, PyObject *value)
+is_that(Reading *known, PyObject *value, Py_ssize_t owners)
 {
     PyObject *mark = next_mark(known);
     if (mark == NULL || value == NULL)
         return -1;
-    if (mark == DICT || mark == LIST || mark == OBJECT)
-        return is_that_container(known, mark, value);
+    if (mark == DICT || mark == LIST || mark == SET || mark == OBJECT)
+        return known->unshared && Py_REFCNT(value) != owners ? 0
+            : is_that_container(known, mark, value);
     return mark == value ? 1 : is_equal(mark, value);
 }
 
 static PyObject *
 plain_fits(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    Reading known = {NULL, 0};
+    Reading known = {0};
     PyObject *values;
     Py_ssize_t at;
     if (!PyArg_ParseTuple(arguments, "O!O!n:fits", &PyList_Type, &known.marks, &PyList_Type, &values, &at))
         return NULL;
     int same = 1;
     for (; same == 1 && known.at < PyList_Size(known.marks); at++)
-        same = at < PyList_Size(values) ? is_that(&known, PyList_GetItem(values, at)) : 0;
+        same = at < PyList_Size(values) ? is_that(&known, PyList_GetItem(values, at), 1) : 0;
     return same < 0 ? NULL : PyBool_FromLong(same);
 }
 
-/* copied -------------------------------------------------------------------------------------- */
+/* built --------------------------------------------------------------------------------------- */
 
-static PyObject *copy_of(PyObject *value, PyObject *attributes);
+/* Return the value of the next marks, made anew. */
+static PyObject *build(Reading *known);
+
+static Py_ssize_t
+next_length(Reading *known)
+{
+    PyObject *mark = next_mark(known);
+    return mark == NULL ? -1 : PyLong_AsSsize_t(mark);
+}
 
 static PyObject *
-copy_of_list(PyObject *value, PyObject *attributes)
+build_list(Reading *known)
 {
-    PyObject *made = PyList_New(0);
-    for (Py_ssize_t at = 0; made != NULL && at < PyList_Size(value); at++) {
-        PyObject *item = copy_of(PyList_GetItem(value, at), attributes);
+    Py_ssize_t left = next_length(known);
+    PyObject *made = left < 0 ? NULL : PyList_New(0);
+    while (made != NULL && left-- > 0) {
+        PyObject *item = build(known);
         if (item == NULL || PyList_Append(made, item))
             Py_CLEAR(made);
         Py_XDECREF(item);
@@ -356,45 +443,17 @@ copy_of_list(PyObject *value, PyObject *attributes)
 }
 
 static PyObject *
-copy_of_dict(PyObject *value, PyObject *attributes)
+build_dict(Reading *known)
 {
-    PyObject *made = PyDict_Copy(value), *key, *item;
-    Py_ssize_t position = 0;
-    /* Only what is no scalar is put in again. That takes the place of a value, and moves none. */
-    while (made != NULL && PyDict_Next(value, &position, &key, &item)) {
-        if (Py_TYPE(key) != &PyUnicode_Type) {
-            PyErr_SetString(PyExc_TypeError, "a key is no text");
+    Py_ssize_t left = next_length(known);
+    PyObject *made = left < 0 ? NULL : PyDict_New();
+    while (made != NULL && left-- > 0) {
+        PyObject *key = next_mark(known), *item = key == NULL ? NULL : build(known);
+        if (item == NULL || PyDict_SetItem(made, key, item))
             Py_CLEAR(made);
-        }
-        else if (!is_scalar(Py_TYPE(item))) {
-            Py_INCREF(key);
-            PyObject *copy = copy_of(item, attributes);
-            if (copy == NULL || PyDict_SetItem(made, key, copy))
-                Py_CLEAR(made);
-            Py_XDECREF(copy);
-            Py_DECREF(key);
-        }
+        Py_XDECREF(item);
     }
     return made;
-}
-
-static PyObject *
-copy_of_set(PyObject *value)
-{
-    PyObject *items = PyObject_GetIter(value), *item;
-    int scalars = 1;
-    while (items != NULL && (item = PyIter_Next(items)) != NULL) {
-        scalars &= is_scalar(Py_TYPE(item));
-        Py_DECREF(item);
-    }
-    Py_XDECREF(items);
-    if (PyErr_Occurred())
-        return NULL;
-    if (!scalars) {
-        PyErr_SetString(PyExc_TypeError, "a set of more than scalars");
-        return NULL;
-    }
-    return PySet_New(value);
 }
 
 /* Return what object.__new__ does, which looks whether that is enough for the class. */
@@ -411,168 +470,47 @@ blank_of(PyTypeObject *kind)
 }
 
 static PyObject *
-copy_of_object(PyObject *value, PyObject *attributes)
+build_object(Reading *known)
 {
-    PyObject *names = names_of(value, attributes);
-    if (names == NULL)
-        return NULL;
-    PyObject *made = blank_of(Py_TYPE(value));
+    PyObject *kind = next_mark(known), *names = kind == NULL ? NULL : next_mark(known);
+    PyObject *made = names == NULL ? NULL : blank_of((PyTypeObject *)kind);
     for (Py_ssize_t at = 0; made != NULL && at < PyTuple_Size(names); at++) {
-        PyObject *name = PyTuple_GetItem(names, at);
-        PyObject *part = attribute(value, name);
-        PyObject *copy = part == NULL ? NULL : copy_of(part, attributes);
-        if (copy == NULL || PyObject_GenericSetAttr(made, name, copy))
+        PyObject *part = build(known);
+        if (part == NULL || PyObject_GenericSetAttr(made, PyTuple_GetItem(names, at), part))
             Py_CLEAR(made);
-        Py_XDECREF(copy);
         Py_XDECREF(part);
     }
     return made;
 }
 
 static PyObject *
-copy_of(PyObject *value, PyObject *attributes)
+build(Reading *known)
 {
-    PyTypeObject *type = Py_TYPE(value);
-    if (is_scalar(type)) {
-        Py_INCREF(value);
-        return value;
-    }
-    if (Py_EnterRecursiveCall(" while a value was copied"))
+    PyObject *mark = next_mark(known), *made;
+    if (mark == NULL)
         return NULL;
-    Py_INCREF(value);
-    PyObject *made = type == &PyDict_Type ? copy_of_dict(value, attributes)
-        : type == &PyList_Type ? copy_of_list(value, attributes)
-        : type == &PySet_Type ? copy_of_set(value)
-        : copy_of_object(value, attributes);
-    Py_DECREF(value);
+    if (Py_EnterRecursiveCall(" while a value was built"))
+        return NULL;
+    if (mark == DICT)
+        made = build_dict(known);
+    else if (mark == LIST)
+        made = build_list(known);
+    else if (mark == OBJECT)
+        made = build_object(known);
+    else if (mark == SET)
+        made = (mark = next_mark(known)) == NULL ? NULL : PySet_New(mark);
+    else
+        Py_INCREF(made = mark);
     Py_LeaveRecursiveCall();
     return made;
 }
 
-/* Recycling: what was handed out and came back -------------------------------------------------- */
-
-/* The attribute of pydantic's models that names the fields which were given. */
-#define GIVEN "__pydantic_fields_set__"
-#define KINDS 8
-
-/* The classes that one call has met, and where their objects keep weak references. */
-typedef struct {
-    PyObject *attributes;
-    PyTypeObject *kinds[KINDS];
-    Py_ssize_t offsets[KINDS];
-    int met;
-} Recycling;
-
-static int is_untouched(Recycling *call, PyObject *spare, Py_ssize_t owners, PyObject *value);
-
-static int
-is_untouched_list(Recycling *call, PyObject *spare, PyObject *value)
-{
-    Py_ssize_t length = PyList_Size(value);
-    int same = PyList_Size(spare) == length;
-    for (Py_ssize_t at = 0; at < length && same == 1; at++)
-        same = is_untouched(call, PyList_GetItem(spare, at), 1, PyList_GetItem(value, at));
-    return same;
-}
-
-static int
-is_untouched_dict(Recycling *call, PyObject *spare, PyObject *value)
-{
-    PyObject *key, *item, *spare_key, *spare_item;
-    Py_ssize_t position = 0, spare_position = 0;
-    int same = PyDict_Size(spare) == PyDict_Size(value);
-    while (same == 1 && PyDict_Next(value, &position, &key, &item)) {
-        same = PyDict_Next(spare, &spare_position, &spare_key, &spare_item) && spare_key == key;
-        if (same == 1)
-            same = is_untouched(call, spare_item, 1, item);
-    }
-    return same;
-}
-
-static Py_ssize_t
-weak_offset(Recycling *call, PyTypeObject *kind)
-{
-    for (int at = 0; at < call->met; at++)
-        if (call->kinds[at] == kind)
-            return call->offsets[at];
-    PyObject *number = PyObject_GetAttrString((PyObject *)kind, "__weakrefoffset__");
-    Py_ssize_t offset = number == NULL ? -1 : PyLong_AsSsize_t(number);
-    Py_XDECREF(number);
-    if (call->met < KINDS && !PyErr_Occurred()) {
-        call->kinds[call->met] = kind;
-        call->offsets[call->met++] = offset;
-    }
-    return offset;
-}
-
-/* Tell whether somebody could get at an object by a weak reference. */
-static int
-has_weak_references(Recycling *call, PyObject *value)
-{
-    Py_ssize_t offset = weak_offset(call, Py_TYPE(value));
-    if (offset == -1 && PyErr_Occurred())
-        return -1;
-    return offset != 0 && *(PyObject **)((char *)value + offset) != NULL;
-}
-
-static int
-is_untouched_part(Recycling *call, PyObject *name, PyObject *spare, PyObject *value)
-{
-    if (Py_TYPE(value) != &PySet_Type)
-        return is_untouched(call, spare, 2, value);
-    /* Of other sets equality does not tell whether they are the same: 1 is True. */
-    if (Py_TYPE(spare) != &PySet_Type || Py_REFCNT(spare) != 2
-        || PyUnicode_CompareWithASCIIString(name, GIVEN) != 0)
-        return 0;
-    return PyObject_RichCompareBool(spare, value, Py_EQ);
-}
-
-static int
-is_untouched_object(Recycling *call, PyObject *spare, PyObject *value)
-{
-    PyObject *names = names_of(value, call->attributes);
-    if (names == NULL)
-        return -1;
-    /* Where only some attributes are named, somebody may have added others. */
-    if (PyTuple_Size(names) == 0 || !is_all(PyTuple_GetItem(names, 0)))
-        return 0;
-    int weakly = has_weak_references(call, spare);
-    int same = weakly < 0 ? -1 : !weakly;
-    for (Py_ssize_t at = 0; same == 1 && at < PyTuple_Size(names); at++) {
-        PyObject *name = PyTuple_GetItem(names, at);
-        PyObject *part = attribute(value, name), *spare_part = attribute(spare, name);
-        same = part == NULL || spare_part == NULL ? -1
-            : is_untouched_part(call, name, spare_part, part);
-        Py_XDECREF(spare_part);
-        Py_XDECREF(part);
-    }
-    return same;
-}
-
-/* Tell whether nobody else has any part of what was a copy of ``value``, and it still is one.
- *
- * Its ``owners`` are those here who know of it. */
-static int
-is_untouched(Recycling *call, PyObject *spare, Py_ssize_t owners, PyObject *value)
-{
-    PyTypeObject *type = Py_TYPE(value);
-    if (is_scalar(type))
-        return spare == value;
-    if (Py_TYPE(spare) != type || Py_REFCNT(spare) != owners || type == &PySet_Type)
-        return 0;
-    if (Py_EnterRecursiveCall(" while a copy was looked at"))
-        return -1;
-    int same = type == &PyDict_Type ? is_untouched_dict(call, spare, value)
-        : type == &PyList_Type ? is_untouched_list(call, spare, value)
-        : is_untouched_object(call, spare, value);
-    Py_LeaveRecursiveCall();
-    return same;
-}
-
-/* Take out of a list what stands at a place, so that nobody else can. */
+/* Take out of a list what stands at a place, so that nobody else can; NULL where nothing does. */
 static PyObject *
 taken(PyObject *list, Py_ssize_t at)
 {
+    if (at >= PyList_Size(list))
+        return NULL;
     PyObject *item = PyList_GetItem(list, at);
     Py_INCREF(item);
     Py_INCREF(Py_None);
@@ -580,57 +518,49 @@ taken(PyObject *list, Py_ssize_t at)
     return item;
 }
 
-static PyObject *
-recycled_or_copied(Recycling *call, PyObject *value, PyObject *spares, Py_ssize_t at)
+/* Leave an item at a place of a list, or behind its end. */
+static int
+leave(PyObject *list, Py_ssize_t at, PyObject *item)
 {
-    if (at >= PyList_Size(spares)) {
-        PyObject *copy = copy_of(value, call->attributes);
-        if (copy != NULL && PyList_Append(spares, copy))
-            Py_CLEAR(copy);
-        return copy;
-    }
+    if (at >= PyList_Size(list))
+        return PyList_Append(list, item);
+    Py_INCREF(item);
+    return PyList_SetItem(list, at, item);
+}
+
+/* Return the value of the next marks: the spare at a place, if it still is that and nobody has any part of it. */
+static PyObject *
+build_or_recycle(Reading *known, PyObject *spares, Py_ssize_t at)
+{
+    Py_ssize_t begin = known->at;
     PyObject *item = taken(spares, at);
-    if (is_untouched(call, item, 1, value) != 1) {
+    if (item == NULL || is_that(known, item, 1) != 1) {
         PyErr_Clear();
-        Py_DECREF(item);
-        item = copy_of(value, call->attributes);
+        Py_XDECREF(item);
+        known->at = begin;
+        item = build(known);
     }
-    if (item != NULL) {
-        Py_INCREF(item);
-        if (PyList_SetItem(spares, at, item))
-            Py_CLEAR(item);
-    }
+    if (item != NULL && leave(spares, at, item))
+        Py_CLEAR(item);
     return item;
 }
 
 static PyObject *
-recycled_list(PyObject *values, PyObject *spares, PyObject *attributes)
+plain_built(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    Recycling call = {.attributes = attributes};
+    Reading known = {.unshared = 1};
+    PyObject *spares;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(arguments, "O!O!n:built", &PyList_Type, &known.marks, &PyList_Type, &spares, &at))
+        return NULL;
     PyObject *made = PyList_New(0);
-    for (Py_ssize_t at = 0; made != NULL && at < PyList_Size(values); at++) {
-        PyObject *value = PyList_GetItem(values, at);
-        Py_INCREF(value);
-        PyObject *item = recycled_or_copied(&call, value, spares, at);
-        Py_DECREF(value);
+    for (; made != NULL && known.at < PyList_Size(known.marks); at++) {
+        PyObject *item = build_or_recycle(&known, spares, at);
         if (item == NULL || PyList_Append(made, item))
             Py_CLEAR(made);
         Py_XDECREF(item);
     }
-    if (made != NULL && PyList_SetSlice(spares, PyList_Size(made), PY_SSIZE_T_MAX, NULL))
-        Py_CLEAR(made);
     return made;
-}
-
-static PyObject *
-plain_copied(PyObject *Py_UNUSED(module), PyObject *arguments)
-{
-    PyObject *value, *attributes, *spares = Py_None;
-    if (!PyArg_ParseTuple(arguments, "OO!|O:copied", &value, &PyDict_Type, &attributes, &spares))
-        return NULL;
-    if (Py_TYPE(spares) == &PyList_Type && Py_TYPE(value) == &PyList_Type)
-        return recycled_list(value, spares, attributes);
-    return copy_of(value, attributes);
 }
 
 /* The module ---------------------------------------------------------------------------------- */
@@ -639,7 +569,7 @@ static PyMethodDef functions[] = {
     {"is_plain", plain_is_plain, METH_VARARGS, NULL},
     {"outline", plain_outline, METH_VARARGS, NULL},
     {"fits", plain_fits, METH_VARARGS, NULL},
-    {"copied", plain_copied, METH_VARARGS, NULL},
+    {"built", plain_built, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

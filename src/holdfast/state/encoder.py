@@ -397,7 +397,8 @@ class _Encoding:
     ) -> KnownList | None:
         """Return what recognises a list, or None where nothing does."""
         try:
-            return KnownList(value, before, self.budget, source.attributes if source else {})
+            added = value if before is None else value[len(before) :]
+            return KnownList(added, before, self.budget, source.attributes if source else {})
         except (AttributeError, NoRoom, RecursionError, TypeError):
             # Too large or too deep for it, or not plain; without it the save is whole too.
             return None

@@ -1,11 +1,11 @@
-"""Recognising a list that only grew, without serialising it."""
+"""Recognising a list that only grew, without serialising it, and building it again."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any, Final
 
-from holdfast.state.plain import Attributes, fits, outline
+from holdfast.state.plain import Attributes, built, fits, outline
 
 # Outlines are made and shared by the block: of a list that grows, only the last one is copied.
 _BLOCK: Final = 128
@@ -22,24 +22,26 @@ class KnownList:
 
     def __init__(
         self,
-        value: list[Any],
+        added: list[Any],
         before: KnownList | None = None,
         room: int = sys.maxsize,
         attributes: Attributes = _PLAIN_ONLY,
     ) -> None:
-        """Remember ``value``, whose beginning ``before`` knows already: of that nothing is looked at again.
+        """Remember a list that has what ``before`` knows, if anything, and then what was added.
 
         Raises `NoRoom` as soon as it turns out to cost more than ``room``, and TypeError for an element
         that is neither plain nor of one of the classes.
         """
         self._blocks: list[list[Any]] = [] if before is None else before._blocks[:]
-        self._count = len(value)
+        known = 0 if before is None else len(before)
+        self._count = known + len(added)
         self.cost: int = 0 if before is None else before.cost
-        at = 0 if before is None else len(before)
-        while at < len(value):
-            begun: list[Any] = self._blocks.pop() if at % _BLOCK else []
-            end = min(at - at % _BLOCK + _BLOCK, len(value))
-            block = begun + outline(value[at:end], attributes)
+        at = 0
+        while at < len(added):
+            filled = (known + at) % _BLOCK
+            begun: list[Any] = self._blocks.pop() if filled else []
+            end = min(at + _BLOCK - filled, len(added))
+            block = begun + outline(added[at:end], attributes)
             self._blocks.append(block)
             self.cost += sys.getsizeof(block) - (sys.getsizeof(begun) if begun else 0)
             if self.cost > room:
@@ -56,6 +58,14 @@ class KnownList:
         except Exception:
             # Something else stands there, which cannot even be compared.
             return False
+
+    def built(self, spares: list[Any]) -> list[Any]:
+        """Return a list of the same elements that is the caller's own; see `plain.built`."""
+        made: list[Any] = []
+        for at, block in enumerate(self._blocks):
+            made += built(block, spares, at * _BLOCK)
+        del spares[len(made) :]
+        return made
 
 
 class NoRoom(Exception):

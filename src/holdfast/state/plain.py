@@ -3,11 +3,11 @@
 Two questions are asked of each value of a state, so they decide what a save costs: is it plain, and is it
 what it was at the last save? The second is answered by an outline: scalars and keys, by reference and in
 their order, and before those of a container a mark (``list``,
-``dict``, or ``object`` for what has attributes) and its length. Scalars do not change, so where the
+``dict``, or ``object`` for what has attributes) and its length. A set of texts is kept as a whole. Scalars do not change, so where the
 very same objects stand in the same places nothing did. Objects that are not the same may still be equal, as
 after a round through JSON: then their types decide as well, because 1, 1.0 and True are equal too.
 
-Whoever keeps such values to hand them out again makes copies of them, which is the third thing here.
+An outline says all that there is to say of a value, so that it can also be built again from it.
 
 `_plain.c` has the same functions, several times as fast. They are used where it could be compiled;
 what is written here says what they do.
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from holdfast.state.tags import MARK, MAX_DEPTH
 
-__all__ = ["COMPILED", "Attributes", "copied", "fits", "is_plain", "outline"]
+__all__ = ["COMPILED", "Attributes", "built", "fits", "is_plain", "outline"]
 
 Attributes = dict[type, tuple[str, ...]]
 """Classes whose objects may stand among plain data, and the attributes that these consist of."""
@@ -92,6 +92,10 @@ def _outline(value: Any, attributes: Attributes, found: list[Any]) -> None:
                 raise TypeError("a key is no text")
             found.append(key)
             _outline(item, attributes, found)
+    elif kind is set:
+        if any(type(item) is not str for item in value):
+            raise TypeError("a set of more than texts")
+        found += (set, frozenset(value))
     elif kind in attributes:
         names = attributes[kind]
         found += (object, kind, names)
@@ -130,6 +134,9 @@ def _is(mark: Any, marks: Iterator[Any], value: Any) -> bool:
             and len(value) == next(marks)
             and all(_is(next(marks), marks, item) for item in value)
         )
+    if mark is set:
+        texts = next(marks)
+        return type(value) is set and value == texts and all(type(item) is str for item in value)
     if mark is object:
         kind, names = next(marks), next(marks)
         return type(value) is kind and all(
@@ -147,37 +154,35 @@ def _is_scalar(known: Any, value: Any) -> bool:
     return type(known) is not float or repr(known) == repr(value)
 
 
-def copied(value: Any, attributes: Attributes, spares: list[Any] | None = None) -> Any:
-    """Return a copy that shares nothing but scalars with ``value``.
+def built(known: list[Any], spares: list[Any], start: int) -> list[Any]:
+    """Return new values that an outline fits.
 
-    ``spares`` are the elements of the last copy of the same list. One that nobody else has any more, and that
-    nobody changed, may be handed out again, which saves making it and the collector's looking at
-    it. Only the compiled function can tell; it leaves there what it returns.
-    Raises TypeError where something is neither plain, nor a set of scalars, nor of one of the classes.
+    ``spares`` has from ``start`` on what was returned the last time. One that nobody else has any more, and that
+    nobody changed, may be returned again, which saves making it and the collector's looking at it. Only the
+    compiled function can tell; it leaves there what it returns.
+    Raises TypeError for a class that has to be made in a way of its own.
     """
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if kind is list:
-        return [copied(item, attributes) for item in value]
-    if kind is dict:
-        if any(type(key) is not str for key in value):
-            raise TypeError("a key is no text")
-        return {key: copied(item, attributes) for key, item in value.items()}
-    if kind is set:
-        if not all(type(item) in _SCALARS for item in value):
-            raise TypeError("a set of more than scalars")
-        return value.copy()
-    if kind not in attributes:
-        raise TypeError(f"an object of the class {kind.__qualname__}")
-    made: Any = object.__new__(kind)
-    for name in attributes[kind]:
-        object.__setattr__(made, name, copied(getattr(value, name), attributes))
+    marks = iter(known)
+    return [_built(mark, marks) for mark in marks]
+
+
+def _built(mark: Any, marks: Iterator[Any]) -> Any:
+    if mark is dict:
+        return {next(marks): _built(next(marks), marks) for _ in range(next(marks))}
+    if mark is list:
+        return [_built(next(marks), marks) for _ in range(next(marks))]
+    if mark is set:
+        return set(next(marks))
+    if mark is not object:
+        return mark
+    made: Any = object.__new__(next(marks))
+    for name in next(marks):
+        object.__setattr__(made, name, _built(next(marks), marks))
     return made
 
 
 try:
-    from holdfast.state._plain import copied, fits, is_plain, outline
+    from holdfast.state._plain import built, fits, is_plain, outline
 except ImportError:
     COMPILED = False
 else:

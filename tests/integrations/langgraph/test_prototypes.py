@@ -81,8 +81,8 @@ def edited(messages: list[Any], chance: random.Random, number: int) -> list[Any]
 def test_what_is_remembered_is_what_another_saver_reads(
     url: str, seed: int, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied = IMPLEMENTATIONS[implementation].copied
-    monkeypatch.setattr("holdfast.integrations.langgraph.values.copied", copied)
+    built = IMPLEMENTATIONS[implementation].built
+    monkeypatch.setattr("holdfast.state.known.built", built)
     chance = random.Random(seed)
     messages: list[Any] = []
     with HoldfastSaver(url) as saver:

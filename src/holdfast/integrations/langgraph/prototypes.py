@@ -1,10 +1,10 @@
-"""The newest checkpoint of each thread, kept to hand out copies of it.
+"""The newest checkpoint of each thread, kept to hand it out again.
 
 A graph begins every run by reading what the run before has stored, mostly in the same process. Its content is
 known then. The store is asked for the row, whose digests say whether it still is, and the rest is
 neither read nor parsed. Of a list of messages that grew only the new ones are made. What is handed out is
-always a copy, so whatever a graph does with its messages changes nothing here. Copies that came back as they were
-are handed out again: those that nobody else has any more.
+always the graph's own, so whatever it does with its messages changes nothing here. Those that came back as they were
+are handed out again, if nobody else has them any more.
 
 Only plain data is kept from a put: that is the same after a round through the store. Anything else is read.
 """
@@ -12,6 +12,7 @@ Only plain data is kept from a put: that is the same after a round through the s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -22,19 +23,22 @@ from holdfast.model import Payload
 from holdfast.state import EncodedState, TranslatedList
 from holdfast.state.cache import Cache
 from holdfast.state.document import seal_of
+from holdfast.state.known import KnownList
 from holdfast.state.plain import is_plain
 
 Line: TypeAlias = tuple[str, str]
 """A thread and a namespace."""
 
 _CHANNELS = "channel_values"
+# How objects say that more than attributes makes them up.
+_MORE = (AttributeError, RecursionError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
 class _Objects:
-    """A list whose objects are made already, and those that were handed out last for them."""
+    """A list of objects, and those that were handed out last for it."""
 
-    made: list[Any]
+    known: KnownList
     spares: list[Any] = field(default_factory=list)
 
 
@@ -71,14 +75,14 @@ class Prototypes:
 
     def handed_out(self, content: Content, thread_id: str) -> dict[str, Any]:
         """Return a checkpoint that is the caller's own. Raises as `Values.thawed` does."""
-        thawed, copied = self._values.thawed, self._values.copied
+        thawed = self._values.thawed
         with collection_paused():
             checkpoint = {
                 name: value if name == _CHANNELS else thawed(value, thread_id, name)
                 for name, value in content.fields.items()
             }
             checkpoint[_CHANNELS] = {
-                channel: copied(value.made, value.spares)
+                channel: value.known.built(value.spares)
                 if type(value) is _Objects
                 else thawed(value, thread_id, channel)
                 for channel, value in content.channels.items()
@@ -100,7 +104,9 @@ class Prototypes:
             return value
         with collection_paused():
             made = self._values.thawed(value, thread_id, channel)
-            return _Objects(made) if self._values.can_copy(made) else value
+            with suppress(*_MORE):
+                return _Objects(self._values.known(made))
+        return value
 
     def stored(self, line: Line, encoded: EncodedState, state: Mapping[str, Any]) -> None:
         """Keep what was put, if it is plain and goes on from what is kept; forget the line otherwise."""
@@ -116,7 +122,7 @@ class Prototypes:
             fields = {**state, _CHANNELS: None}
             if not is_plain(fields):
                 raise _Unknown
-        except (_Unknown, HoldfastError, RecursionError):
+        except (_Unknown, HoldfastError, *_MORE):
             # It is stored all the same. Whoever wants it reads it.
             self._known.remove(line)
             return
@@ -128,15 +134,15 @@ class Prototypes:
             if not is_plain(value):
                 raise _Unknown
             return value
-        known = before if type(before) is _Objects else _Objects([])
         start, new = value.translated or (len(value.values), [])
-        if start not in (0, len(known.made)) or not is_plain(new):
+        goes_on = type(before) is _Objects and start == len(before.known)
+        if not (goes_on or start == 0) or not is_plain(new):
             raise _Unknown
         with collection_paused():
             added = self._values.thawed(new, thread_id, channel)
-            if not self._values.can_copy(added):
-                raise _Unknown
-        return _Objects(known.made[:start] + added, known.spares)
+            if goes_on:
+                return _Objects(self._values.known(added, before.known), before.spares)
+            return _Objects(self._values.known(added))
 
 
 class _Unknown(Exception):

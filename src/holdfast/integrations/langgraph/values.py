@@ -27,7 +27,7 @@ from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.forms import Form
 from holdfast.integrations.langgraph.misplaced import Damaged, Misplaced, Refused, key_step
 from holdfast.state import TranslatedList
-from holdfast.state.plain import copied
+from holdfast.state.known import KnownList
 
 MARK: Final = "$o"
 _PAIRS: Final = "dict"
@@ -128,18 +128,13 @@ class Values:
                 f"thread {thread_id!r}, channel {channel!r}: nested too deeply"
             ) from None
 
-    def copied(self, values: list[Any], spares: list[Any]) -> list[Any]:
-        """Return a copy of a list that `can_copy` was asked about; ``spares`` is of the last one."""
-        made: list[Any] = copied(values, self._held, spares)
-        return made
+    def known(self, made: list[Any], before: KnownList | None = None) -> KnownList:
+        """Return what objects can be built from again, after those that are known before.
 
-    def can_copy(self, value: Any) -> bool:
-        """Tell whether a value consists of what can be copied by its attributes."""
-        try:
-            copied(value, self._held)
-        except (AttributeError, RecursionError, TypeError):
-            return False
-        return True
+        Raises TypeError, AttributeError and RecursionError where more than attributes makes them up.
+        """
+        KnownList(made, attributes=self._held).built([])
+        return KnownList(made, before, attributes=self._held)
 
     def _freeze(self, value: Any) -> Any:
         kind = type(value)
