@@ -430,6 +430,37 @@ def test_a_copy_that_a_weak_reference_leads_to_is_not_handed_out_again() -> None
 
 
 @compiled
+def test_nor_is_one_with_a_set_that_a_weak_reference_leads_to() -> None:
+    values: list[Any] = [model(0)]
+    spares: list[Any] = []
+    made = rebuilt(plain, values, MODELS, spares)
+    leads = weakref.ref(made[0].__pydantic_fields_set__)
+    del made
+    (again,) = rebuilt(plain, values, MODELS, spares)
+    assert leads() is not again.__pydantic_fields_set__
+
+
+class Interrupted(Model):
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyboardInterrupt
+
+
+@compiled
+def test_an_interrupt_while_a_copy_is_looked_at_is_not_swallowed() -> None:
+    attributes = {Interrupted: MODELS[Model]}
+    values: list[Any] = [Interrupted(content="a")]
+    spares: list[Any] = []
+    made = rebuilt(plain, values, attributes, spares)
+    del made[0].__pydantic_fields_set__
+    del made
+    with pytest.raises(KeyboardInterrupt):
+        rebuilt(plain, values, attributes, spares)
+    assert shown(rebuilt(plain, values, attributes, spares)) == shown(values)
+
+
+@compiled
 def test_of_objects_with_more_than_named_attributes_new_copies_are_made() -> None:
     values: list[Any] = [Message("a")]
     spares: list[Any] = []

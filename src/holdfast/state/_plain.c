@@ -3,8 +3,9 @@
  * Most values are the very objects that they were. Those are not looked into, not even for their types: to
  * fetch them from memory takes longer than all else.
  *
- * Code of others can only run where an attribute of an object is asked for. A container is owned while it is
- * walked, and what stands in it is asked for anew at each step, so that such code may even change it.
+ * Code of others can only run where an attribute of an object is asked for, and where a spare that
+ * is of no use goes. A container is owned while it is walked, and what
+ * stands in it is asked for anew at each step, so that such code may even change it.
  *
  * Only the stable interface of Python 3.11 and later is used: one build serves them all.
  */
@@ -319,14 +320,6 @@ is_that_dict(Reading *known, PyObject *value)
     return same;
 }
 
-static int
-is_that_set(Reading *known, PyObject *value)
-{
-    PyObject *frozen = next_mark(known);
-    int same = frozen == NULL ? -1 : PyObject_RichCompareBool(value, frozen, Py_EQ);
-    return same == 1 ? has_texts(value) : same;
-}
-
 /* Return where objects of a class keep weak references, 0 if nowhere. */
 static Py_ssize_t
 weak_offset(Reading *known, PyTypeObject *kind)
@@ -343,16 +336,32 @@ weak_offset(Reading *known, PyTypeObject *kind)
     return known->weak_offsets[at];
 }
 
-/* Tell whether somebody could get at an object by a weak reference, or has given it more than its names say. */
+/* Tell whether somebody could get at an object or a set by a weak reference. */
 static int
-is_reached_otherwise(Reading *known, PyObject *value, PyObject *names)
+is_weakly_held(Reading *known, PyObject *value)
 {
-    if (PyTuple_Size(names) == 0 || !is_all(PyTuple_GetItem(names, 0)))
-        return 1;
     Py_ssize_t offset = weak_offset(known, Py_TYPE(value));
     if (PyErr_Occurred())
         return -1;
     return offset != 0 && *(PyObject **)((char *)value + offset) != NULL;
+}
+
+/* Tell whether somebody may have given an object more than its names say. */
+static int
+may_have_more(PyObject *names)
+{
+    return PyTuple_Size(names) == 0 || !is_all(PyTuple_GetItem(names, 0));
+}
+
+static int
+is_that_set(Reading *known, PyObject *value)
+{
+    PyObject *frozen = next_mark(known);
+    int weakly = known->unshared ? is_weakly_held(known, value) : 0;
+    if (frozen == NULL || weakly != 0)
+        return frozen == NULL || weakly < 0 ? -1 : 0;
+    int texts = has_texts(value);
+    return texts == 1 ? PyObject_RichCompareBool(value, frozen, Py_EQ) : texts;
 }
 
 static int
@@ -361,8 +370,8 @@ is_that_object(Reading *known, PyObject *value)
     PyObject *names = next_mark(known);
     int same = names == NULL ? -1 : 1;
     if (same == 1 && known->unshared) {
-        int reached = is_reached_otherwise(known, value, names);
-        same = reached < 0 ? -1 : !reached;
+        int weakly = is_weakly_held(known, value);
+        same = weakly < 0 ? -1 : !weakly && !may_have_more(names);
     }
     for (Py_ssize_t at = 0; same == 1 && at < PyTuple_Size(names); at++) {
         PyObject *part = attribute(value, PyTuple_GetItem(names, at));
@@ -535,6 +544,11 @@ build_or_recycle(Reading *known, PyObject *spares, Py_ssize_t at)
     Py_ssize_t begin = known->at;
     PyObject *item = taken(spares, at);
     if (item == NULL || is_that(known, item, 1) != 1) {
+        if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) {
+            /* An interrupt is none of its faults. */
+            Py_XDECREF(item);
+            return NULL;
+        }
         PyErr_Clear();
         Py_XDECREF(item);
         known->at = begin;

@@ -10,7 +10,7 @@ placeholder stands in its place:
 
 Each sequence says what it is and how many records of ``refs`` are its own, in order:
 
-    list   JSON array text without its closing bracket, so that an append only adds bytes
+    list   JSON text of the elements, a comma before each, so that an append only adds bytes
     json   JSON text of a dict that stayed large after its own large parts were taken out
     str    UTF-8 text
     bytes  bytes

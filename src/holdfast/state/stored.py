@@ -49,7 +49,9 @@ class StoredList:
 
     def whole(self) -> list[Any]:
         """Read all of it after all."""
-        items = load_json(as_array(self._read(self.leaves)) + b"]", "a stored list")
+        content = self._read(self.leaves)
+        text = b"".join((as_array(content[:1]), memoryview(content)[1:], b"]"))
+        items = load_json(text, "a stored list")
         stored: list[Any] = untagged(items) if self.kind == "list+" else items
         return [*stored, *self.new]
 

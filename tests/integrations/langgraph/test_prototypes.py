@@ -13,6 +13,7 @@ import apsw
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from pydantic import BaseModel
 
 from holdfast.errors import CheckpointAltered, CheckpointQuarantined
 from holdfast.integrations.langgraph import HoldfastSaver
@@ -152,6 +153,24 @@ def test_a_turn_after_a_turn_is_handed_the_same_messages(saver: HoldfastSaver) -
     kept[0].content = "mine"
     assert set(addresses()).isdisjoint(id(one) for one in kept)
     assert get(saver).checkpoint["channel_values"]["messages"] == messages
+
+
+class Slotted(BaseModel):
+    __slots__ = ("_seen",)
+
+    number: int
+
+
+def test_what_a_graph_put_into_a_slot_is_not_handed_on(tmp_path: Path) -> None:
+    with HoldfastSaver(tmp_path / "agent.db", types=[Slotted]) as saver:
+        put(saver, {"messages": [Slotted(number=3)]})
+        (mine,) = get(saver).checkpoint["channel_values"]["messages"]
+        object.__setattr__(mine, "_seen", "by me")
+        del mine
+        (again,) = get(saver).checkpoint["channel_values"]["messages"]
+        assert again == Slotted(number=3)
+        with pytest.raises(AttributeError):
+            object.__getattribute__(again, "_seen")
 
 
 def test_what_others_put_is_read(url: str, saver: HoldfastSaver) -> None:

@@ -52,7 +52,7 @@ class Classes:
         self.by_tag: dict[str, Form] = {}
         # What objects consist of, as far as that can be told by looking at attributes.
         self.attributes: dict[type, tuple[str, ...]] = {}
-        # All that a copy of them needs.
+        # All that they hold, of those that hold nothing else.
         self.held: dict[type, tuple[str, ...]] = {}
         for form in (*_standard(), *_messages(), *_of_langgraph()):
             self._add(form)
@@ -65,7 +65,15 @@ class Classes:
         if form.attributes:
             self.attributes[form.made_of] = form.attributes
             given = (GIVEN,) if isinstance(form, ModelForm) else ()
-            self.held[form.made_of] = (*form.attributes, *given)
+            held = (*form.attributes, *given)
+            if _slots_of(form.made_of) <= {*held, "__dict__", "__weakref__"}:
+                self.held[form.made_of] = held
+
+
+def _slots_of(kind: type) -> set[str]:
+    """Return the names of all slots of a class."""
+    slots = [vars(base).get("__slots__", ()) for base in kind.__mro__]
+    return {name for names in slots for name in ([names] if isinstance(names, str) else names)}
 
 
 def _form_of(registered: type) -> Form:

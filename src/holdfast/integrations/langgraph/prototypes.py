@@ -90,13 +90,17 @@ class Prototypes:
         return checkpoint
 
     def read(self, line: Line, payload: Payload, stored: Content, size: int) -> Prototype:
-        """Keep and return what was read from the store, with the objects of its lists made."""
+        """Keep and return what was read from the store, its lists of objects as outlines."""
         channels = {
             channel: self._of_stored(value, line[0], channel)
             for channel, value in stored.channels.items()
         }
-        known = Prototype(payload, Content(stored.fields, channels))
-        self._known.put(line, known, size)
+        return self._keep(line, Prototype(payload, Content(stored.fields, channels)), size)
+
+    def _keep(self, line: Line, known: Prototype, size: int) -> Prototype:
+        lists = [one.known for one in known.content.channels.values() if type(one) is _Objects]
+        # What was handed out for an outline takes about as much memory as that.
+        self._known.put(line, known, size + 2 * sum(one.cost for one in lists))
         return known
 
     def _of_stored(self, value: Any, thread_id: str, channel: str) -> Any:
@@ -127,7 +131,7 @@ class Prototypes:
             self._known.remove(line)
             return
         payload = Payload(encoded.manifest, encoded.refs)
-        self._known.put(line, Prototype(payload, Content(fields, channels)), encoded.size_bytes)
+        self._keep(line, Prototype(payload, Content(fields, channels)), encoded.size_bytes)
 
     def _of_put(self, value: Any, before: Any, thread_id: str, channel: str) -> Any:
         if type(value) is not TranslatedList:
