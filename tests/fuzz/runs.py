@@ -43,7 +43,8 @@ class Runs:
         FOUND.mkdir(exist_ok=True)
         log = FOUND / f"{name}.log"
         with log.open("wb") as file:
-            process = subprocess.Popen(command, stderr=file)
+            # In a group of its own: a Ctrl-C is for this process, which knows how to end the others.
+            process = subprocess.Popen(command, stderr=file, process_group=0)
             self._processes.add(process.pid)
             _, status, used = os.wait4(process.pid, 0)
             self._processes.discard(process.pid)
