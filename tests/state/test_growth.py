@@ -14,7 +14,7 @@ from holdfast.errors import StateCorrupt
 from holdfast.model import Payload
 from holdfast.state import StateEncoder, outline_state
 from holdfast.state.chunking import MAX_CHUNK, MIN_CHUNK, cut
-from holdfast.state.codec import as_array, dump_items, load_json
+from holdfast.state.codec import array_of, dump_items
 from holdfast.state.refs import RECORD_BYTES
 from holdfast.state.sequence import MERGED_LEAVES
 from tests.state.simulation import Chunks, exact, message, save
@@ -247,4 +247,4 @@ def test_a_list_that_begins_with_a_bracket_is_read_and_goes_on(
 @pytest.mark.parametrize("text", [b"{},{}", b"", b"]", b"1"])
 def test_what_does_not_begin_like_a_list_is_damage(text: bytes) -> None:
     with pytest.raises(StateCorrupt):
-        load_json(as_array(text) + b"]", "a list")
+        array_of([text])

@@ -76,14 +76,15 @@ def load_json(text: bytes | str, what: str) -> Json:
         raise StateCorrupt(f"{what} is not JSON: {error}") from None
 
 
-def as_array(content: bytes) -> bytes:
-    """Return the text of elements, or the beginning of it, as that of a JSON array.
+def array_of(parts: Sequence[bytes]) -> bytes:
+    """Return the chunks of a stored list as the text of a JSON array. Raises `StateCorrupt`.
 
-    Lists that were stored before each of them had a comma begin with the bracket already.
+    Lists that were stored before each element had its comma begin with the bracket already.
     """
-    if content[:1] not in (b",", b"["):
+    first = memoryview(parts[0] if parts else b"")
+    if bytes(first[:1]) not in (b",", b"["):
         raise StateCorrupt("a stored list does not begin like one")
-    return b"[" + content[1:]
+    return b"".join((b"[", first[1:], *parts[1:], b"]"))
 
 
 def dump_document(document: Mapping[str, Any], what: str) -> str:

@@ -2,9 +2,9 @@
 
 Two questions are asked of each value of a state, so they decide what a save costs: is it plain, and is it
 what it was at the last save? The second is answered by an outline: scalars and keys, by reference and in
-their order, and before those of a container a mark (``list``,
-``dict``, or ``object`` for what has attributes) and its length. A set of texts is kept as a whole. Scalars do not change, so where the
-very same objects stand in the same places nothing did. Objects that are not the same may still be equal, as
+their order, and before those of a container a mark (``list``, ``dict``, or ``object`` for what has
+attributes) and its length. A set of texts is kept as a whole. Scalars do not change, so where the very same
+objects stand in the same places nothing did. Objects that are not the same may still be equal, as
 after a round through JSON: then their types decide as well, because 1, 1.0 and True are equal too.
 
 An outline says all that there is to say of a value, so that it can also be built again from it.
@@ -136,7 +136,7 @@ def _is(mark: Any, marks: Iterator[Any], value: Any) -> bool:
         )
     if mark is set:
         texts = next(marks)
-        return type(value) is set and value == texts and all(type(item) is str for item in value)
+        return type(value) is set and all(type(item) is str for item in value) and value == texts
     if mark is object:
         kind, names = next(marks), next(marks)
         return type(value) is kind and all(

@@ -16,7 +16,7 @@ from holdfast.collector import collection_paused
 from holdfast.errors import StateCorrupt, StateTooLarge
 from holdfast.model import Payload
 from holdfast.state.cache import NO_CACHE, ChunkCache
-from holdfast.state.codec import as_array, load_json
+from holdfast.state.codec import array_of, load_json
 from holdfast.state.document import read_manifest
 from holdfast.state.refs import (
     ReadChunks,
@@ -205,10 +205,8 @@ class _Reading:
         content = self.whole[number]
         if content is None:
             parts = self.parts(self.leaves[number])
-            if self.kinds[number][:4] == "list":
-                parts[:1] = [as_array(b"".join(parts[:1]))]
-                parts.append(b"]")
-            content = b"".join(parts)
+            is_list = self.kinds[number][:4] == "list"
+            content = array_of(parts) if is_list else b"".join(parts)
             self.cache.add(self.names[number], content)
         return content
 

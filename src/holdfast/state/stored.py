@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.state.codec import as_array, load_json
+from holdfast.state.codec import array_of, load_json
 from holdfast.state.refs import Ref
 from holdfast.state.tags import MAX_DEPTH, untagged
 from holdfast.state.translated import TranslatedList
@@ -49,9 +49,7 @@ class StoredList:
 
     def whole(self) -> list[Any]:
         """Read all of it after all."""
-        content = self._read(self.leaves)
-        text = b"".join((as_array(content[:1]), memoryview(content)[1:], b"]"))
-        items = load_json(text, "a stored list")
+        items = load_json(array_of([self._read(self.leaves)]), "a stored list")
         stored: list[Any] = untagged(items) if self.kind == "list+" else items
         return [*stored, *self.new]
 

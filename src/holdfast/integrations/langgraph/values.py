@@ -133,8 +133,9 @@ class Values:
 
         Raises TypeError, AttributeError and RecursionError where more than attributes makes them up.
         """
-        KnownList(made, attributes=self._held).built([])
-        return KnownList(made, before, attributes=self._held)
+        known = KnownList(made, attributes=self._held)
+        known.built([])
+        return known if before is None else KnownList(made, before, attributes=self._held)
 
     def _freeze(self, value: Any) -> Any:
         kind = type(value)
