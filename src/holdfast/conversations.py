@@ -108,23 +108,18 @@ class Conversations(Closing):
 
     def head(self, thread_id: str, namespace: str = "") -> CheckpointRecord | None:
         """Return the last version without its state, or None when there is none."""
-        query = CheckpointQuery(
-            session_id=check_session_id(thread_id), namespace=check_namespace(namespace), limit=1
-        )
-        found = self._store.list_checkpoints(query)
+        found = self._store.list_checkpoints(_newest(thread_id, namespace))
         return found[0] if found else None
 
     def read(self, thread_id: str, namespace: str = "") -> Version | None:
         """Return the last version, or None when there is none. Its state belongs to the caller."""
-        while (record := self.head(thread_id, namespace)) is not None:
-            loaded = self._store.load(record.id)
-            if loaded is not None:
-                payload, content = loaded
-                key = (thread_id, namespace)
-                self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
-                return Version(record, content.state)
-            # It was trimmed between the two questions: there is a newer one.
-        return None
+        loaded = self._store.load_newest(_newest(thread_id, namespace))
+        if loaded is None:
+            return None
+        record, payload, content = loaded
+        key = (thread_id, namespace)
+        self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
+        return Version(record, content.state)
 
     def change(
         self,
@@ -247,3 +242,9 @@ class Conversations(Closing):
 def joined(*parts: str) -> str:
     """Return one thread id for the several names that a framework gives a conversation."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+
+
+def _newest(thread_id: str, namespace: str) -> CheckpointQuery:
+    return CheckpointQuery(
+        session_id=check_session_id(thread_id), namespace=check_namespace(namespace), limit=1
+    )

@@ -13,7 +13,15 @@ import pytest
 
 from holdfast.errors import CheckpointAltered
 from holdfast.ids import new_id
-from holdfast.model import Chain, ChainLink, NewCheckpoint, Payload, Tombstone, Trim
+from holdfast.model import (
+    Chain,
+    ChainLink,
+    CheckpointQuery,
+    NewCheckpoint,
+    Payload,
+    Tombstone,
+    Trim,
+)
 from holdfast.stores.base import Store
 from holdfast.stores.chain import breaks
 from holdfast.stores.memory import MemoryStore
@@ -107,6 +115,8 @@ def test_an_altered_column_of_sqlite_is_refused(store: SqliteStore, change: str)
         store.read_payload(record.id)
     with pytest.raises(CheckpointAltered):
         store.read_payloads([good.id, record.id])
+    with pytest.raises(CheckpointAltered):
+        store.read_newest(CheckpointQuery(id=record.id))
     assert store.read_payload(good.id) is not None
     with pytest.raises(CheckpointAltered):
         store.copy_session(owner.id, session())
@@ -137,6 +147,8 @@ def test_an_altered_column_of_postgres_is_refused(
         postgres.read_payload(record.id)
     with pytest.raises(CheckpointAltered):
         postgres.read_payloads([good.id, record.id])
+    with pytest.raises(CheckpointAltered):
+        postgres.read_newest(CheckpointQuery(id=record.id))
     assert postgres.read_payload(good.id) is not None
     with pytest.raises(CheckpointAltered):
         postgres.copy_session(owner.id, session())

@@ -26,7 +26,7 @@ from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_connection import parse_url
 from holdfast.stores.postgres_errors import translate
 from holdfast.stores.postgres_listing import read_statement
-from holdfast.stores.postgres_rows import parse_read
+from holdfast.stores.postgres_rows import StoredCheckpoint, parse_read
 from holdfast.stores.postgres_statements import parse_put, put_statement
 from tests.stores.postgres_drafts import (
     checkpoint_draft,
@@ -166,17 +166,23 @@ def test_a_whole_checkpoint_is_read_with_one_statement(
     latest = store.put(state_draft(STATE | {"extra": 1}, namespace="a"))
     store.put(state_draft({"other": 1}, namespace="b"))
     query = CheckpointQuery(session_id="thread", namespace="a")
-    row = beside.execute(*_bytes(read_statement(query, "default", schema_of(postgres_url))))
-    found = parse_read(row.fetchone() or (), "default")
+    found = read_whole(beside, query, postgres_url)
+    assert found is not None
     assert found.record == latest.record
     decoded = decode_state(found.payload, lambda _: found.chunks)
     assert decoded.state == STATE | {"extra": 1}
-    assert store.read_checkpoint(query) == found
-    assert store.read_checkpoint(CheckpointQuery(id=new_id())) is None
+    assert read_whole(beside, CheckpointQuery(id=new_id()), postgres_url) is None
 
 
 def _bytes(statement: Any) -> tuple[bytes, dict[str, Any]]:
     return statement.sql.encode(), statement.params
+
+
+def read_whole(
+    beside: "psycopg.Connection[Any]", query: CheckpointQuery, url: str
+) -> StoredCheckpoint | None:
+    row = beside.execute(*_bytes(read_statement(query, "default", schema_of(url)))).fetchone()
+    return None if row is None else parse_read(row, "default")
 
 
 @pytest.mark.row("S0-06")
@@ -191,7 +197,9 @@ def test_sql_alone_returns_the_whole_state(
     assert decode_state(payload, store.read_chunks).state == STATE
 
 
-def test_sql_follows_index_chunks(store: PostgresStore, beside: "psycopg.Connection[Any]") -> None:
+def test_sql_follows_index_chunks(
+    store: PostgresStore, beside: "psycopg.Connection[Any]", postgres_url: str
+) -> None:
     leaves = [f"{n:06d} ".encode() * 100 for n in range(30)]
     refs = [Ref(digest_of(data), 0, 0, len(data)) for data in leaves]
     chunks = {digest_of(data): data for data in leaves}
@@ -210,7 +218,7 @@ def test_sql_follows_index_chunks(store: PostgresStore, beside: "psycopg.Connect
     store.put(draft)
     state = one_value(beside, "SELECT checkpoint_state(%s)", draft.id)
     assert state == {"t": b"".join(leaves).decode()}
-    found = store.read_checkpoint(CheckpointQuery(id=draft.id))
+    found = read_whole(beside, CheckpointQuery(id=draft.id), postgres_url)
     assert found is not None
     assert found.chunks == chunks
     assert store.gc().chunks == 0

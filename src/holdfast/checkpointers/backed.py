@@ -97,16 +97,13 @@ class StoreCheckpointer(BaseCheckpointer):
         return await self._run(self._store.purge_expired)
 
     def _read(self, query: CheckpointQuery) -> tuple[CheckpointRecord, dict[str, Any]] | None:
-        while records := self._store.list_checkpoints(query):
-            [record] = records
-            loaded = self._store.load(record.id)
-            if loaded is None:
-                continue  # trimmed since the question: there is a newer one
-            payload, content = loaded
-            key = (record.session_id, record.namespace)
-            self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
-            return record, content.state
-        return None
+        loaded = self._store.load_newest(query)
+        if loaded is None:
+            return None
+        record, payload, content = loaded
+        key = (record.session_id, record.namespace)
+        self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
+        return record, content.state
 
     def _erase_now(self, thread_ids: Sequence[str]) -> int:
         """Delete this namespace's checkpoints; a thread that is left empty goes with them."""

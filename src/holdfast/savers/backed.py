@@ -24,7 +24,7 @@ from holdfast.savers.values import (
     CheckpointTuple,
     ThreadInfo,
 )
-from holdfast.state import StateEncoder, decode_state
+from holdfast.state import DecodedState, StateEncoder, decode_state
 from holdfast.stores import Store, open_store
 from holdfast.threads import (
     ThreadRecorders,
@@ -125,12 +125,15 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
 
         Raises `DigestMismatch` or `StateCorrupt` when what is stored is not what was saved.
         """
-        while (record := self._find(config)) is not None:
-            found = self._read(record, self._writes([record]), adopt=True)
-            if found is not None:
-                return found
-            # It was trimmed between the two questions: the thread has a newer one.
-        return None
+        query = _query(config)
+        loaded = None if query is None else self._store.load_newest(query)
+        if loaded is None:
+            return None
+        record, payload, content = loaded
+        # The next put of the thread will probably continue from it.
+        key = (record.session_id, record.namespace)
+        self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
+        return self._tuple(record, content, self._writes([record]))
 
     def list(
         self,
@@ -144,9 +147,9 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         for records in self._pages(config, filter, before, limit):
             writes = self._writes(records)
             for record in records:
-                found = self._read(record, writes)
-                if found is not None:
-                    yield found
+                loaded = self._store.load(record.id)
+                if loaded is not None:
+                    yield self._tuple(record, loaded[1], writes)
 
     def list_summaries(
         self,
@@ -181,15 +184,8 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         self._store.close()
 
     def _find(self, config: CheckpointConfig) -> CheckpointRecord | None:
-        if config.checkpoint_id is not None and not is_uuid(config.checkpoint_id):
-            return None
-        query = CheckpointQuery(
-            session_id=config.thread_id,
-            namespace=config.namespace,
-            id=config.checkpoint_id,
-            limit=1,
-        )
-        found = self._store.list_checkpoints(query)
+        query = _query(config)
+        found = [] if query is None else self._store.list_checkpoints(query)
         return found[0] if found else None
 
     def _pages(
@@ -247,24 +243,12 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
                 found.setdefault((session_id, namespace, write.external_id), []).append(write)
         return found
 
-    def _read(
+    def _tuple(
         self,
         record: CheckpointRecord,
+        content: DecodedState,
         writes: Mapping[_Place, Sequence[WriteRecord]],
-        *,
-        adopt: bool = False,
-    ) -> CheckpointTuple | None:
-        """Return a listed checkpoint, or None when it was removed since.
-
-        ``adopt`` says that the next put of the thread will probably continue from it.
-        """
-        loaded = self._store.load(record.id)
-        if loaded is None:
-            return None
-        payload, content = loaded
-        if adopt:
-            key = (record.session_id, record.namespace)
-            self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
+    ) -> CheckpointTuple:
         place = (record.session_id, record.namespace, record.external_id or record.id)
         return CheckpointTuple(
             _config(record),
@@ -302,6 +286,15 @@ def list_threads(store: Store) -> Sequence[ThreadInfo]:
 
 
 _Place = tuple[str, str, str]
+
+
+def _query(config: CheckpointConfig) -> CheckpointQuery | None:
+    """Return what finds the config's checkpoint, or None where it can name none."""
+    if config.checkpoint_id is not None and not is_uuid(config.checkpoint_id):
+        return None
+    return CheckpointQuery(
+        session_id=config.thread_id, namespace=config.namespace, id=config.checkpoint_id, limit=1
+    )
 
 
 def _config(record: CheckpointRecord) -> CheckpointConfig:

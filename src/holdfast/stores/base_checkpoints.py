@@ -95,6 +95,13 @@ class CheckpointStore(ABC):
         """
 
     @abstractmethod
+    def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
+        """Return the newest checkpoint of a query with its manifest and references, or None.
+
+        It is one question, between whose parts nothing can be removed. Raises as `read_payload` does.
+        """
+
+    @abstractmethod
     def read_chain(self, session_id: str) -> Chain | None:
         """Return the hash chain of a session as of one moment, or None without a session.
 
@@ -114,19 +121,10 @@ class CheckpointStore(ABC):
         None when there is no such checkpoint, also when it is removed while it is being read.
         Raises `IntegrityError` when what is stored is not what was saved.
         """
-        loaded = self.load_unless(None, checkpoint_id)
-        return cast("tuple[Payload, DecodedState] | None", loaded)
-
-    def load_unless(
-        self, known: Payload | None, checkpoint_id: str
-    ) -> tuple[Payload, DecodedState | None] | None:
-        """Return what `load` does; in place of the content that of ``known`` is, which the caller has, None."""
         try:
             payload = self.read_payload(checkpoint_id)
             if payload is None:
                 return None
-            if payload == known:
-                return payload, None
             return payload, decode_state(payload, self.read_chunks, cache=self.cache)
         except IntegrityError as error:
             found = first(self.list_checkpoints(CheckpointQuery(id=checkpoint_id)))
@@ -140,6 +138,37 @@ class CheckpointStore(ABC):
             )
             named.last_good = good.id
             raise named from error
+
+    def load_newest(
+        self, query: CheckpointQuery
+    ) -> tuple[CheckpointRecord, Payload, DecodedState] | None:
+        """Return the newest checkpoint of a query with its payload and content, verified, or None.
+
+        One that is removed while it is being read gives way to the next. Raises as `load` does.
+        """
+        loaded = self.load_newest_unless(None, query)
+        return cast("tuple[CheckpointRecord, Payload, DecodedState] | None", loaded)
+
+    def load_newest_unless(
+        self, known: Payload | None, query: CheckpointQuery
+    ) -> tuple[CheckpointRecord, Payload, DecodedState | None] | None:
+        """Return what `load_newest` does; in place of the content that of ``known`` is, which the caller has, None."""
+        while True:
+            try:
+                found = self.read_newest(query)
+                if found is None:
+                    return None
+                record, payload = found
+                if payload == known:
+                    return record, payload, None
+                return record, payload, decode_state(payload, self.read_chunks, cache=self.cache)
+            except IntegrityError:
+                # It was removed meanwhile, or is damaged: by itself it tells which.
+                listed = first(self.list_checkpoints(replace(query, limit=1)))
+                if listed is None:
+                    return None
+                if (loaded := self.load(listed.id)) is not None:
+                    return listed, *loaded
 
     def find_good(self, bad: CheckpointRecord) -> CheckpointRecord | None:
         """Return the newest checkpoint before one that cannot be loaded which can be, or None.

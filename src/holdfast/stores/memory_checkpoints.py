@@ -243,6 +243,12 @@ class MemoryCheckpoints(MemorySessions):
             found = {id_: self._visible_checkpoint(id_) for id_ in checkpoint_ids}
             return {id_: self._verified(one) for id_, one in found.items() if one is not None}
 
+    def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
+        with self._open():
+            for record in self.list_checkpoints(replace(query, limit=1)):
+                return record, self._verified(self._checkpoints[record.id])
+            return None
+
     def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
         for checkpoint_id in checkpoint_ids:
             check_filter(checkpoint_id, "checkpoint id", str)

@@ -35,12 +35,7 @@ from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrat
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
 from holdfast.stores.postgres_prepared import Prepared
-from holdfast.stores.postgres_rows import (
-    StoredCheckpoint,
-    parse_checkpoint,
-    parse_read,
-    parse_write,
-)
+from holdfast.stores.postgres_rows import parse_checkpoint, parse_write
 from holdfast.stores.postgres_sealing import PostgresSealing
 from holdfast.stores.postgres_sessions import PostgresSessions
 from holdfast.stores.postgres_statements import parse_put, uuid_or_none
@@ -102,14 +97,6 @@ class PostgresStore(
         statement = listing.list_statement(query, self.tenant, self.schema)
         return [parse_checkpoint(row) for row in self._link.rows(statement, again=True)]
 
-    def read_checkpoint(self, query: CheckpointQuery) -> StoredCheckpoint | None:
-        """Return the newest checkpoint of a query with its whole payload, in one round trip."""
-        statement = listing.read_statement(query, self.tenant, self.schema)
-        rows = self._link.rows(statement, again=True)
-        if not rows:
-            return None
-        return parse_read(rows[0], self.tenant, row_digest=self.row_digest)
-
     def latest_of_agent(self, agent_id: str) -> CheckpointRecord | None:
         rows = self._rows(
             "checkpoints.latest_of_agent", again=True, agent_id=uuid_or_none(agent_id)
@@ -125,6 +112,11 @@ class PostgresStore(
         ids = [uuid_or_none(checkpoint_id) for checkpoint_id in checkpoint_ids]
         rows = self._rows("checkpoints.payloads", again=True, ids=ids)
         return {record.id: payload for record, payload in map(self._verified, rows)}
+
+    def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
+        statement = listing.newest_statement(query, self.tenant, self.schema)
+        rows = self._link.rows(statement, again=True)
+        return self._verified(rows[0]) if rows else None
 
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         rows = self._rows("chunks.read", again=True, digests=list(digests))

@@ -58,6 +58,16 @@ def list_statement(query: CheckpointQuery, tenant: str, schema: str = DEFAULT_SC
     return Statement(text, {"tenant": tenant, "limit": check_limit(query.limit), **params})
 
 
+def newest_statement(
+    query: CheckpointQuery, tenant: str, schema: str = DEFAULT_SCHEMA
+) -> Statement:
+    """Return the statement that reads the newest checkpoint of a query; `verified` reads its row."""
+    named = queries("postgres", schema)
+    parts, params = _checkpoint_filters(query, named)
+    text = "\n".join([named["checkpoints.newest"], *parts, named["checkpoints.order"]])
+    return Statement(text, {"tenant": tenant, "limit": 1, **params})
+
+
 def list_sessions_statement(
     query: SessionQuery, tenant: str, schema: str = DEFAULT_SCHEMA
 ) -> Statement:

@@ -87,6 +87,20 @@ class SealedCheckpoints(SealedAccess):
         found = self.inner.read_payloads(checkpoint_ids)
         return {id_: self.rows.opened_state(one, id_.lower()) for id_, one in found.items()}
 
+    def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
+        if wanted_values(query.metadata) is not None:
+            # What metadata says shows only when it is open.
+            while records := self.list_checkpoints(replace(query, limit=1)):
+                if (state := self.read_payload(records[0].id)) is not None:
+                    return records[0], state
+            return None
+        found = self.inner.read_newest(query)
+        if found is None:
+            return None
+        record, payload = found
+        opened = self.rows.opened_state(payload, record.id)
+        return self.rows.opened_checkpoint(record), opened
+
     def read_chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         names = {self.rows.name(digest): digest for digest in digests}
         found = self.inner.read_chunks(names)

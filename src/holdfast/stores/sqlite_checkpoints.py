@@ -235,6 +235,15 @@ class SqliteCheckpoints(SqliteSessions):
         found = self._rows("checkpoints.payloads", (ids, self.tenant, self._clock()))
         return {row[0]: self._verified(row) for row in found}
 
+    def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
+        statement, values = [SQL["checkpoints.newest"]], [self.tenant, self._clock()]
+        narrow("checkpoints.where.", query, _CHECKPOINT_FILTERS, statement, values)
+        found = self._list(tuple, statement, values, SQL["checkpoints.order"], 1)
+        if not found:
+            return None
+        payload = self._verified(found[0])
+        return rows.checkpoint(found[0][: rows.CHECKPOINT_COLUMNS]), payload
+
     def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
         ids = text_list([one.lower() for one in checkpoint_ids], "checkpoint id")
 

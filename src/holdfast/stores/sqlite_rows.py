@@ -160,6 +160,7 @@ def log(row: Row) -> LogRecord:
     return LogRecord(*values)
 
 
+CHECKPOINT_COLUMNS: Final = len(fields(CheckpointRecord))
 _CHECKPOINT_SLOTS: Final = tuple(
     vars(CheckpointRecord)[one.name].__set__ for one in fields(CheckpointRecord)
 )

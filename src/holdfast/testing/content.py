@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ChunksMissing
+from holdfast.errors import ChunksMissing, InvalidFilter
 from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, NewCheckpoint
 from holdfast.state import StateEncoder
@@ -83,6 +83,50 @@ class ContentContract(Contract):
         draft = state_checkpoint(owner.id, STATE, expires_at=past)
         store.put(draft)
         assert store.load(draft.id) is None
+
+    def test_the_newest_is_read_with_its_payload(self, store: Store, neighbour: Store) -> None:
+        owner = store.create_session(session())
+        past = datetime.now(UTC) - timedelta(days=1)
+        first, second, third = (
+            store.put(
+                state_checkpoint(
+                    owner.id,
+                    STATE | {"step": step},
+                    external_id=f"e{step}",
+                    metadata={"odd": step % 2},
+                )
+            ).record
+            for step in (1, 2, 3)
+        )
+        store.put(state_checkpoint(owner.id, STATE, expires_at=past))
+        store.put(state_checkpoint(owner.id, STATE, namespace="beside"))
+        line = CheckpointQuery(session_id=owner.id, namespace="")
+        for query, wanted in (
+            (line, third),
+            (replace(line, limit=7), third),
+            (replace(line, external_id="e1"), first),
+            (replace(line, id=second.id.upper()), second),
+            (replace(line, before_seq=third.seq), second),
+            (replace(line, before_seq=third.seq, metadata={"odd": 1}), first),
+        ):
+            assert store.read_newest(query) == (wanted, store.read_payload(wanted.id))
+            loaded = store.load_newest(query)
+            assert loaded is not None
+            record, payload, content = loaded
+            assert (record, payload) == (wanted, store.read_payload(wanted.id))
+            assert content.state == STATE | {"step": int((wanted.external_id or "")[1:])}
+        for query in (
+            replace(line, external_id="e4"),
+            replace(line, id="no id at all"),
+            replace(line, metadata={"odd": 2}),
+            replace(line, before_seq=first.seq),
+            CheckpointQuery(session_id="nobody"),
+        ):
+            assert store.read_newest(query) is None
+            assert store.load_newest(query) is None
+        assert neighbour.load_newest(line) is None
+        with pytest.raises(InvalidFilter):
+            store.read_newest(CheckpointQuery(session_id=7))  # type: ignore[arg-type]
 
     def test_loading_changes_nothing(self, store: Store) -> None:
         owner = store.create_session(session())

@@ -46,6 +46,12 @@ class QuarantineContract(Contract):
             store.load(bad)
         assert raised.value.last_good == good
         assert good in str(raised.value)
+        newest = CheckpointQuery(session_id=owner.id)
+        with pytest.raises(CheckpointQuarantined):
+            store.read_newest(newest)
+        with pytest.raises(CheckpointQuarantined) as raised:
+            store.load_newest(newest)
+        assert raised.value.last_good == good
         with pytest.raises(CheckpointQuarantined):
             store.read_payloads([good, bad])
         with pytest.raises(CheckpointQuarantined):

@@ -49,7 +49,14 @@ class Questions:
 
     @contextmanager
     def counted(self) -> Iterator[list[str]]:
-        names = ("list_checkpoints", "read_payload", "read_payloads", "read_chunks", "list_writes")
+        names = (
+            "list_checkpoints",
+            "read_payload",
+            "read_payloads",
+            "read_newest",
+            "read_chunks",
+            "list_writes",
+        )
         self.asked.clear()
         for name in names:
             setattr(self._store, name, self._counting(name, getattr(self._store, name)))

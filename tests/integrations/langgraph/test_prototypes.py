@@ -203,11 +203,13 @@ def test_two_branches_of_one_thread_are_not_mixed(saver: HoldfastSaver) -> None:
 
 def test_what_was_set_aside_is_not_handed_out_from_memory(saver: HoldfastSaver) -> None:
     put(saver, {"messages": [message(0)]})
+    put(saver, {"messages": [message(0), message(1)]})
     get(saver)
-    (record,) = saver.store.list_checkpoints(CheckpointQuery())
-    saver.store.quarantine([record.id])
-    with pytest.raises(CheckpointQuarantined):
+    newest, before = saver.store.list_checkpoints(CheckpointQuery())
+    saver.store.quarantine([newest.id])
+    with pytest.raises(CheckpointQuarantined, match=f"checkpoint '{newest.external_id}'") as raised:
         get(saver)
+    assert raised.value.last_good == before.id
 
 
 def test_a_row_that_was_altered_is_refused_whatever_is_remembered(tmp_path: Path) -> None:
@@ -227,10 +229,10 @@ def test_a_store_says_when_the_content_is_known(saver: HoldfastSaver) -> None:
     put(saver, {"n": 2})
     store: Store = saver.store
     new, old = store.list_checkpoints(CheckpointQuery())
-    loaded = store.load(new.id)
-    assert loaded is not None
-    assert store.load_unless(loaded[0], new.id) == (loaded[0], None)
-    other = store.load_unless(loaded[0], old.id)
+    payload = store.read_payload(new.id)
+    newest = CheckpointQuery(session_id=new.session_id)
+    assert store.load_newest_unless(payload, newest) == (new, payload, None)
+    other = store.load_newest_unless(payload, CheckpointQuery(id=old.id))
     assert other is not None
-    assert other[1] is not None
-    assert store.load_unless(loaded[0], "0" * 36) is None
+    assert other[2] is not None
+    assert store.load_newest_unless(payload, CheckpointQuery(id="0" * 36)) is None

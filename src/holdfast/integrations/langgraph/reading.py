@@ -1,7 +1,7 @@
 """From stored checkpoints to LangGraph's tuples: a question for each part, whatever their number.
 
 One for the records, one for the manifests of all of them, one a level of references for their chunks,
-one for their pending writes and one for the chunks of those.
+one for their pending writes and one for the chunks of those. For a single checkpoint the first two are one.
 """
 
 from __future__ import annotations
@@ -43,13 +43,7 @@ class Reader:
 
     def find(self, place: Place) -> CheckpointRecord | None:
         """Return the record of a place, of the latest checkpoint if it names none, or None."""
-        query = CheckpointQuery(
-            session_id=place.thread_id,
-            namespace=place.namespace or "",
-            external_id=place.checkpoint_id,
-            limit=1,
-        )
-        found = self._store.list_checkpoints(query)
+        found = self._store.list_checkpoints(_query(place))
         return found[0] if found else None
 
     def pages(
@@ -109,18 +103,25 @@ class Reader:
                 stored = _stored(record, content)
                 yield self._tuple(record, stored, writes.get(_key(record), []))
 
-    def read(self, record: CheckpointRecord) -> tuple[CheckpointTuple, Payload] | None:
-        """Return the checkpoint of a record and its payload, or None when it was removed."""
-        line = _line(record)
-        known = self.prototypes.get(line)
-        loaded = self._load(record, None if known is None else known.payload)
+    def read(self, place: Place) -> tuple[CheckpointTuple, Payload] | None:
+        """Return the checkpoint of a place, the latest if it names none, and its payload, or None."""
+        known = self.prototypes.get(place.line)
+        try:
+            loaded = self._store.load_newest_unless(
+                None if known is None else known.payload, _query(place)
+            )
+        except IntegrityError as error:
+            record = self.find(place)
+            if record is None:
+                raise
+            raise _named(error, record) from error
         if loaded is None:
             return None
-        payload, content = loaded
+        record, payload, content = loaded
         writes = self.writes([record]).get(_key(record), [])
         if known is None or content is not None:
             stored = _stored(record, cast("DecodedState", content))
-            known = self.prototypes.read(line, payload, stored, record.size_bytes)
+            known = self.prototypes.read(place.line, payload, stored, record.size_bytes)
         return self._tuple(record, known.content, writes), payload
 
     def _contents(self, records: Sequence[CheckpointRecord]) -> dict[str, DecodedState]:
@@ -129,20 +130,15 @@ class Reader:
             return self._store.load_all(ids)
         except IntegrityError:
             found = {record.id: self._load(record) for record in records}
-            return {
-                id_: loaded[1]
-                for id_, loaded in found.items()
-                if loaded is not None and loaded[1] is not None
-            }
+            return {id_: content for id_, content in found.items() if content is not None}
 
-    def _load(
-        self, record: CheckpointRecord, known: Payload | None = None
-    ) -> tuple[Payload, DecodedState | None] | None:
-        """Read one by itself, so that an error says which one it is; see `Store.load_unless`."""
+    def _load(self, record: CheckpointRecord) -> DecodedState | None:
+        """Read one by itself, so that an error says which one it is."""
         try:
-            return self._store.load_unless(known, record.id)
+            loaded = self._store.load(record.id)
         except IntegrityError as error:
-            raise type(error)(f"{_shown(record)}: {error}") from error
+            raise _named(error, record) from error
+        return None if loaded is None else loaded[1]
 
     def _tuple(
         self, record: CheckpointRecord, content: Content, writes: list[PendingWrite]
@@ -277,6 +273,15 @@ def _comes_before(record: CheckpointRecord, before: CheckpointRecord | str | Non
     return not isinstance(parents, dict) or parents.get(before.namespace) != before.external_id
 
 
+def _query(place: Place) -> CheckpointQuery:
+    return CheckpointQuery(
+        session_id=place.thread_id,
+        namespace=place.namespace or "",
+        external_id=place.checkpoint_id,
+        limit=1,
+    )
+
+
 def _stored(record: CheckpointRecord, content: DecodedState) -> Content:
     channels = content.state.get("channel_values")
     if type(channels) is not dict:
@@ -290,6 +295,13 @@ def _line(record: CheckpointRecord) -> tuple[str, str]:
 
 def _key(record: CheckpointRecord) -> Key:
     return (record.session_id, record.namespace, record.external_id or record.id)
+
+
+def _named(error: IntegrityError, record: CheckpointRecord) -> IntegrityError:
+    """Return an error that says of which checkpoint it is."""
+    named = type(error)(f"{_shown(record)}: {error}")
+    named.last_good = error.last_good
+    return named
 
 
 def _shown(record: CheckpointRecord) -> str:

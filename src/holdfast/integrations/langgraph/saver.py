@@ -235,16 +235,13 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
 
     def _read(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = place_of(config)
-        while (record := self._reader.find(place)) is not None:
-            if (read := self._reader.read(record)) is not None:
-                found, payload = read
-                # The thread's next put mostly goes on from there and sends only what is new.
-                self._recorders.adopt(
-                    place.line, payload, self._store.read_chunks, self._store.cache
-                )
-                return found
-            # It was trimmed between the two questions: the thread has a newer one.
-        return None
+        read = self._reader.read(place)
+        if read is None:
+            return None
+        found, payload = read
+        # The thread's next put mostly goes on from there and sends only what is new.
+        self._recorders.adopt(place.line, payload, self._store.read_chunks, self._store.cache)
+        return found
 
     def _remember(self, config: RunnableConfig, found: CheckpointTuple | None) -> None:
         place = place_of(config)

@@ -285,6 +285,16 @@ FROM holdfast.session_checkpoints AS c
 WHERE c.id = ANY (%(ids)s::uuid[]) AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
+-- name: checkpoints.newest
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at,
+    c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, c.quarantined_at
+FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND (c.expires_at IS NULL OR c.expires_at > now())
+
 -- name: checkpoints.quarantine
 UPDATE holdfast.session_checkpoints AS c SET quarantined_at = clock_timestamp()
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)

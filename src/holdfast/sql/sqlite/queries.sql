@@ -213,6 +213,14 @@ FROM session_checkpoints
 WHERE id IN (SELECT value FROM json_each(?)) AND +tenant = ?
     AND (expires_at IS NULL OR expires_at > ?);
 
+-- name: checkpoints.newest
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at,
+    chain_number, chain_previous, chain_hash, state_snapshot, refs, quarantined_at
+FROM session_checkpoints WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?)
+
 -- name: checkpoints.quarantine
 UPDATE session_checkpoints SET quarantined_at = ?
 WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?)) AND quarantined_at IS NULL
