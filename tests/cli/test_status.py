@@ -137,6 +137,20 @@ def test_what_cannot_be_found_settled_counts(
     assert cli("status").code == 0
 
 
+def test_a_file_that_cannot_be_read_is_said_with_the_rest(
+    cli: CommandLine, session: Session
+) -> None:
+    session.save_checkpoint("one", state={"n": 1})
+    path = cli.project / ".agents" / "holdfast-errors.log"
+    path.mkdir()
+    answer = cli("status")
+    assert answer.code == 1
+    assert "holdfast-errors.log cannot be read: Is a directory" in answer.out
+    assert "session-1" in answer.out
+    path.rmdir()
+    assert cli("status").code == 0
+
+
 def test_only_sessions_are_limited(cli: CommandLine, manager: SessionManager) -> None:
     oldest = manager.create_session("tester", session_id="oldest-session")
     fail(oldest)

@@ -86,12 +86,21 @@ class FallbackLog:
                     aside.replace(path)
 
     def entries(self) -> list[Entry]:
-        """Return what is there, oldest first. A torn line is an entry too: something happened."""
-        lines: list[str] = []
+        """Return what is there, oldest first.
+
+        A torn line is an entry too, and so is a file that cannot be read: something happened.
+        """
+        found: list[Entry] = []
         for path in (self._older, self.path):
-            with suppress(FileNotFoundError):
-                lines += path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return [_entry(line) for line in lines if line.strip()]
+            try:
+                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                found.append(Entry(at="", message=f"{path.name} cannot be read: {error.strerror}"))
+                continue
+            found += [_entry(line) for line in lines if line.strip()]
+        return found
 
 
 def _entry(line: str) -> Entry:
