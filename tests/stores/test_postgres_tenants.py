@@ -101,7 +101,8 @@ def through_the_store(thief: Store) -> list[Attempt]:
         lambda: thief.list_agents(),
         lambda: thief.list_checkpoints(CheckpointQuery()),
         lambda: thief.list_checkpoints(CheckpointQuery(session_id=session_id)),
-        lambda: thief.read_checkpoint(CheckpointQuery(id=CHECKPOINT)),  # type: ignore[attr-defined]
+        lambda: thief.read_newest(CheckpointQuery(id=CHECKPOINT)),
+        lambda: thief.load_newest(CheckpointQuery(session_id=session_id)),
         lambda: thief.latest_of_agent(AGENT),
         lambda: thief.read_payload(CHECKPOINT),
         lambda: thief.read_payloads([CHECKPOINT]),
