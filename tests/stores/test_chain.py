@@ -154,6 +154,21 @@ def test_an_altered_column_of_postgres_is_refused(
         postgres.copy_session(owner.id, session())
 
 
+def test_a_row_whose_id_was_altered_is_refused_and_not_looked_for_without_end(
+    store: SqliteStore,
+) -> None:
+    owner = store.create_session(session())
+    store.put(checkpoint(owner.id))
+    record = store.put(checkpoint(owner.id)).record
+    run_sqlite(
+        store,
+        "PRAGMA ignore_check_constraints = ON;"
+        f"UPDATE session_checkpoints SET id = upper(id) WHERE id = '{record.id}'",
+    )
+    with pytest.raises(CheckpointAltered, match=record.id.upper()):
+        store.load_newest(CheckpointQuery(session_id=owner.id))
+
+
 def test_what_is_altered_in_memory_is_refused() -> None:
     store = MemoryStore()
     owner = store.create_session(session())

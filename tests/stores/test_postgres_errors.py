@@ -17,6 +17,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidConfiguration,
     SchemaMissing,
+    StateCorrupt,
     StoreBusy,
     StoreClosed,
     StoreError,
@@ -238,3 +239,17 @@ def test_without_the_driver_the_message_says_what_to_install() -> None:
     )
     assert done.stdout.startswith("MissingExtra")
     assert "pip install 'holdfast[postgres]'" in done.stdout
+
+
+@pytest.mark.parametrize("change", ["created_at = 'infinity'", "metadata = '[1]'"])
+def test_a_row_that_cannot_be_understood_is_damage_and_no_bad_input(
+    store: PostgresStore, postgres_url: str, change: str
+) -> None:
+    record = store.put(checkpoint_draft()).record
+    with connect(postgres_url) as connection:
+        connection.execute(f"UPDATE session_checkpoints SET {change}".encode())
+        connection.commit()
+    query = CheckpointQuery(id=record.id)
+    for read in (store.list_checkpoints, store.read_newest, store.load_newest):
+        with pytest.raises(StateCorrupt, match="cannot be understood"):
+            read(query)

@@ -7,7 +7,13 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.errors import CheckpointExists, ChunksMissing, DigestMismatch, IllegalTransition
+from holdfast.errors import (
+    CheckpointExists,
+    ChunksMissing,
+    DigestMismatch,
+    IllegalTransition,
+    StateCorrupt,
+)
 from holdfast.model import SESSION_TRANSITIONS, CheckpointQuery
 from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store
@@ -136,3 +142,20 @@ def test_a_damaged_chunk_is_never_passed_off_as_the_state(tmp_path: Path, compre
     database.close()
     with SqliteStore(store.path) as fresh, pytest.raises(DigestMismatch):
         fresh.load(draft.id)
+
+
+def test_a_row_that_cannot_be_read_holds_nothing_up(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "a.db") as store, SqliteStore(tmp_path / "a.db") as other:
+        owner = store.create_session(session())
+        for _ in range(3):
+            store.put(checkpoint(owner.id))
+        connection = apsw.Connection(str(store.path))
+        connection.execute("UPDATE session_checkpoints SET created_at = 'xx' WHERE seq = 2")
+        connection.close()
+        with pytest.raises(StateCorrupt, match=owner.id) as kept:
+            store.list_checkpoints(CheckpointQuery())
+        # The error is still there, and with it all that it holds on to.
+        added = other.put(checkpoint(other.create_session(session()).id)).record
+        assert store.list_checkpoints(CheckpointQuery(id=added.id)) == [added]
+        assert store.put(checkpoint(owner.id)).created
+        assert kept.value is not None

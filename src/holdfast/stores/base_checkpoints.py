@@ -153,6 +153,7 @@ class CheckpointStore(ABC):
         self, known: Payload | None, query: CheckpointQuery
     ) -> tuple[CheckpointRecord, Payload, DecodedState | None] | None:
         """Return what `load_newest` does; in place of the content that of ``known`` is, which the caller has, None."""
+        missed = None
         while True:
             try:
                 found = self.read_newest(query)
@@ -169,6 +170,10 @@ class CheckpointStore(ABC):
                     return None
                 if (loaded := self.load(listed.id)) is not None:
                     return listed, *loaded
+                if listed.id == missed:
+                    # It is there, and not where its id says: the id itself is damaged.
+                    raise
+                missed = listed.id
 
     def find_good(self, bad: CheckpointRecord) -> CheckpointRecord | None:
         """Return the newest checkpoint before one that cannot be loaded which can be, or None.

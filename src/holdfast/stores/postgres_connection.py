@@ -21,6 +21,7 @@ from holdfast.errors import (
     InvalidConfiguration,
     InvalidUrl,
     MissingExtra,
+    StateCorrupt,
     StoreBusy,
     StoreClosed,
 )
@@ -269,7 +270,13 @@ def execute(connection: AnyConnection, statement: Statement) -> list[tuple[Any, 
         cursor.execute(statement.sql, statement.params or None, binary=True)
         # Asking for the description would build an object for every column of every answer.
         answered = cursor.pgresult is not None and cursor.pgresult.nfields > 0
-        return cursor.fetchall() if answered else []
+        try:
+            return cursor.fetchall() if answered else []
+        except psycopg.DataError as error:
+            # Not what was asked is wrong, but what is stored.
+            raise StateCorrupt(
+                f"a value in the database cannot be understood ({error}). Nothing was changed"
+            ) from error
 
 
 def migrate_schema(link: Link) -> None:

@@ -99,6 +99,13 @@ def parse_lease(row: Row) -> Lease:
 
 def parse_checkpoint(row: Row) -> CheckpointRecord:
     """Read the first columns of ``checkpoints.*`` and of a read."""
+    try:
+        metadata, created_at = loaded(row[23]), known(utc(row[24]))
+    except StateCorrupt as error:
+        raise StateCorrupt(
+            f"the row of checkpoint '{row[0]}' ({row[5]!r}) of session {row[1]!r} cannot be understood "
+            f"({error}). Nothing was changed"
+        ) from error
     return CheckpointRecord(
         id=str(row[0]),
         session_id=row[1],
@@ -123,8 +130,8 @@ def parse_checkpoint(row: Row) -> CheckpointRecord:
         resumable=row[20],
         pinned=row[21],
         expires_at=utc(row[22]),
-        metadata=loaded(row[23]),
-        created_at=known(utc(row[24])),
+        metadata=metadata,
+        created_at=created_at,
         restored_at=utc(row[25]),
     )
 

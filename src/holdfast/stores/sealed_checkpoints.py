@@ -90,9 +90,9 @@ class SealedCheckpoints(SealedAccess):
     def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
         if wanted_values(query.metadata) is not None:
             # What metadata says shows only when it is open.
-            while records := self.list_checkpoints(replace(query, limit=1)):
-                if (state := self.read_payload(records[0].id)) is not None:
-                    return records[0], state
+            for one in self.list_checkpoints(replace(query, limit=_PAGE)):
+                if (state := self.read_payload(one.id)) is not None:
+                    return one, state
             return None
         found = self.inner.read_newest(query)
         if found is None:

@@ -57,9 +57,9 @@ class SqliteAccess(Store):
         limit = check_limit(limit)
         text = "\n".join((*statement, order))
         values.append(-1 if limit is None else limit)
-        return self._file.read(
-            lambda connection: [convert(row) for row in connection.execute(text, values)]
-        )
+        # As `all_rows` does: a row that cannot be converted must not leave the cursor half-way.
+        found = self._file.read(lambda connection: connection.execute(text, values).fetchall())
+        return [convert(row) for row in found]
 
 
 def all_rows(connection: apsw.Connection, name: str, values: tuple[Any, ...]) -> list[Row]:

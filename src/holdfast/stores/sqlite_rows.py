@@ -44,9 +44,9 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else moment(text)
 
 
-def _odd(error: Exception) -> StateCorrupt:
+def _odd(error: Exception, which: str = "a row") -> StateCorrupt:
     return StateCorrupt(
-        f"a row cannot be understood ({error}). Nothing was changed; holdfast doctor --salvage saves "
+        f"{which} cannot be understood ({error}). Nothing was changed; holdfast doctor --salvage saves "
         f"the others into a new file"
     )
 
@@ -94,10 +94,11 @@ def checkpoint(row: Row) -> CheckpointRecord:
         values[24] = datetime.fromisoformat(row[24])
         if row[25] is not None:
             values[25] = datetime.fromisoformat(row[25])
-    except (TypeError, ValueError) as error:
-        raise _odd(error) from error
-    if row[23] is not None:
-        values[23] = load_document(row[23])
+        if row[23] is not None:
+            values[23] = load_document(row[23])
+    except (TypeError, ValueError, StateCorrupt) as error:
+        which = f"the row of checkpoint {row[0]!r} ({row[5]!r}) of session {row[1]!r}"
+        raise _odd(error, which) from error
     # A frozen dataclass sets its fields by name, one slow call each; their slots are set at once.
     record = object.__new__(CheckpointRecord)
     for set_slot, value in zip(_CHECKPOINT_SLOTS, values, strict=True):

@@ -12,6 +12,7 @@ import pytest
 from holdfast.errors import (
     InputError,
     IntegrityError,
+    InvalidFilter,
     InvalidIdentifier,
     StateNotSerializable,
 )
@@ -29,8 +30,12 @@ BAD_IDS: list[Any] = [
     1.5,
     b"t",
     True,
+    10**5000,
 ]
-NAMES = ["dict", "megabyte", "nul", "surrogate", "empty", "none", "list", "float", "bytes", "bool"]
+NAMES = [
+    *("dict", "megabyte", "nul", "surrogate", "empty", "none", "list", "float", "bytes", "bool"),
+    "endless number",
+]
 
 
 @pytest.mark.parametrize("bad", BAD_IDS, ids=NAMES)
@@ -123,7 +128,9 @@ def test_a_value_without_a_stored_form_names_thread_and_channel(
     assert found.config == stored
 
 
-@pytest.mark.parametrize("what", ["manifest", "chunk", "write", "not a graph's"])
+@pytest.mark.parametrize(
+    "what", ["manifest", "chunk", "write", "not a graph's", "time", "metadata", "id"]
+)
 def test_a_damaged_row_is_named_and_the_others_stay_readable(tmp_path: Path, what: str) -> None:
     path = tmp_path / "a.db"
     with HoldfastSaver(path) as saver:
@@ -139,14 +146,31 @@ def test_a_damaged_row_is_named_and_the_others_stay_readable(tmp_path: Path, wha
             "write": "UPDATE checkpoint_writes SET manifest = replace(manifest, 'value', 'Value')",
             "not a graph's": "UPDATE session_checkpoints SET (state_snapshot, refs) = "
             "(SELECT manifest, refs FROM checkpoint_writes) WHERE session_id = 'bad'",
+            "time": "UPDATE session_checkpoints SET created_at = 'xx' WHERE session_id = 'bad'",
+            "metadata": "UPDATE session_checkpoints SET metadata = '[1]' WHERE session_id = 'bad'",
+            "id": "UPDATE session_checkpoints SET id = upper(id) WHERE session_id = 'bad'",
         }  # fmt: skip
+        connection.execute("PRAGMA ignore_check_constraints = ON")
         connection.execute(damage[what])
         assert connection.changes() == 1
     with HoldfastSaver(path) as saver:
-        for read in (lambda: saver.get_tuple(bad), lambda: list(saver.list(at("bad")))):
-            with pytest.raises(IntegrityError, match="thread 'bad'") as refused:
+        reads: list[Any] = [lambda: saver.get_tuple(bad), lambda: saver.get_tuple(at("bad"))]
+        if what != "id":
+            reads.append(lambda: list(saver.list(at("bad"))))
+        for read in reads:
+            with pytest.raises(IntegrityError, match=r"(thread|session) 'bad'") as refused:
                 read()
             assert id_of(bad) in str(refused.value)
         found = saver.get_tuple(good)
         assert found is not None
         assert found.checkpoint["channel_values"] == {"big": "g" * 9000}
+
+
+def test_what_is_no_filter_and_no_list_is_refused(saver: HoldfastSaver) -> None:
+    saver.put(at("ab"), checkpoint({"a": 1}), {}, {})
+    with pytest.raises(InvalidFilter, match="dict"):
+        list(saver.list(at("ab"), filter="abc"))  # type: ignore[arg-type]
+    for strategy in ("keep_latest", "delete"):
+        with pytest.raises(InvalidIdentifier, match="list of threads"):
+            saver.prune("ab", strategy=strategy)
+    assert saver.get_tuple(at("ab")) is not None

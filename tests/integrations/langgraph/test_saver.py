@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
 
 from holdfast import SessionManager
 from holdfast.errors import (
@@ -365,6 +368,22 @@ class TestThreads:
                 saver.put(at(), checkpoint({}, name), counted, {})
             assert ids(saver, at()) == [*"hgfedc"]
 
+    @pytest.mark.parametrize("cap", [1, 2, 3])
+    def test_a_cap_leaves_every_state_of_a_delta_channel_whole(self, url: str, cap: int) -> None:
+        histories = []
+        for thread, keep in (("all", None), ("capped", cap)):
+            with HoldfastSaver(url, max_checkpoints_per_thread=keep) as saver:
+                graph = notes_graph(saver)
+                config: Any = at(thread)
+                for number in range(5):
+                    graph.invoke({"notes": [f"asked {number}"]}, config)
+                histories.append(
+                    [(one.next, one.values) for one in graph.get_state_history(config)]
+                )
+        everything, capped = histories
+        assert capped == everything[: len(capped)]
+        assert capped[0][1] == {"notes": [w for n in range(5) for w in (f"asked {n}", "answer")]}
+
     @pytest.mark.parametrize(
         "wrong",
         [{"strategy": "all"}, {"keep_last": 0}, {"keep_last": "2"}],
@@ -463,3 +482,23 @@ def test_every_method_has_a_twin_with_its_signature() -> None:
         ], name
     ours = {name for name in dir(HoldfastSaver) if not name.startswith("_")}
     assert {name for name in dir(BaseCheckpointSaver) if not name.startswith("_")} <= ours
+
+
+class Notes(TypedDict):
+    notes: Annotated[
+        list[str],
+        DeltaChannel(lambda known, runs: [*known, *chain_of(runs)], snapshot_frequency=3),
+    ]
+
+
+def chain_of(runs: Sequence[list[str]]) -> list[str]:
+    return [note for run in runs for note in run]
+
+
+def notes_graph(saver: HoldfastSaver) -> Any:
+    """Return a graph with a channel that is stored whole now and then only."""
+    builder = StateGraph(Notes)
+    builder.add_node("answer", lambda _: {"notes": ["answer"]})
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    return builder.compile(checkpointer=saver)

@@ -10,7 +10,8 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
 from holdfast.ids import new_id
 from holdfast.integrations.agent_framework.forms import Forms
-from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, Trim
+from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, SessionQuery, Trim
+from holdfast.state import DecodedState
 from holdfast.stores import Store, open_store
 from holdfast.threads import (
     ThreadRecorders,
@@ -86,10 +87,8 @@ class HoldfastCheckpointStorage:
         """Return the checkpoint of a workflow that was stored last, or None. No clock decides."""
 
         def read() -> WorkflowCheckpoint | None:
-            while records := self._records(workflow_name, limit=1):
-                if (found := self._read(records[0])) is not None:
-                    return found
-            return None
+            loaded = self._store.load_newest(_line(workflow_name))
+            return None if loaded is None else self._opened(*loaded)
 
         return await in_thread(read)
 
@@ -127,16 +126,21 @@ class HoldfastCheckpointStorage:
                 return record
         return None
 
-    def _records(self, workflow_name: str, limit: int | None = None) -> list[CheckpointRecord]:
-        query = CheckpointQuery(session_id=workflow_name, namespace="", limit=limit)
-        return self._store.list_checkpoints(query)[::-1]
+    def _records(self, workflow_name: str) -> list[CheckpointRecord]:
+        return self._store.list_checkpoints(_line(workflow_name))[::-1]
 
     def _read(self, record: CheckpointRecord) -> WorkflowCheckpoint | None:
         loaded = self._store.load(record.id)
-        if loaded is None:
-            return None
-        payload, content = loaded
+        return None if loaded is None else self._opened(record, *loaded)
+
+    def _opened(
+        self, record: CheckpointRecord, payload: Payload, content: DecodedState
+    ) -> WorkflowCheckpoint:
         key = (record.session_id, record.namespace)
         self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
         state = {name: self._forms.live(value) for name, value in content.state.items()}
         return WorkflowCheckpoint.from_dict(state)
+
+
+def _line(workflow_name: str) -> CheckpointQuery:
+    return CheckpointQuery(session_id=workflow_name, namespace="")

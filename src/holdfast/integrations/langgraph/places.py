@@ -13,6 +13,8 @@ from holdfast.ids import check_external_id, check_namespace, check_session_id
 
 # A dict is told at once; what else is a mapping takes a while to find out.
 _MAPPINGS: Final = (dict, Mapping)
+# A number beyond this is no id, and Python would not even write it down.
+_ID_BITS: Final = 1024
 
 
 class Place(NamedTuple):
@@ -44,7 +46,7 @@ def place_of(config: RunnableConfig) -> Place:
 
 def thread_of(value: object) -> str:
     """Return a thread id; numbers and UUIDs are taken as their text, as LangGraph does."""
-    if type(value) is int or isinstance(value, UUID):
+    if isinstance(value, UUID) or (type(value) is int and value.bit_length() <= _ID_BITS):
         value = str(value)
     return check_session_id(value)
 

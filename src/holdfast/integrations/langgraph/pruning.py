@@ -7,8 +7,10 @@ that is ago: a channel that is counted needs the parent, and one that is not cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast.model import CheckpointRecord
 
@@ -43,9 +45,14 @@ def newest_of_each(records: Sequence[CheckpointRecord], count: int) -> list[Chec
     return found
 
 
-def has_delta_channels(metadata: Any) -> bool:
-    """Tell whether a checkpoint with this metadata needs its ancestors."""
-    return bool(metadata and metadata.get(DELTA_COUNTERS))
+def has_delta_channels(metadata: Any, values: Mapping[str, Any]) -> bool:
+    """Tell whether a checkpoint with this metadata and these values is of a graph with delta channels.
+
+    One that stores the whole value counts nothing. It needs no ancestors, but those before it do.
+    """
+    return bool(metadata.get(DELTA_COUNTERS)) or any(
+        isinstance(value, _DeltaSnapshot) for value in values.values()
+    )
 
 
 def _unsaved(record: CheckpointRecord) -> set[str]:

@@ -18,7 +18,7 @@ from langgraph.checkpoint.base import (
     PendingWrite,
 )
 
-from holdfast.errors import DigestMismatch, IntegrityError, StateCorrupt
+from holdfast.errors import DigestMismatch, IntegrityError, InvalidFilter, StateCorrupt
 from holdfast.integrations.langgraph.places import Place, config_of
 from holdfast.integrations.langgraph.prototypes import Content, Prototypes
 from holdfast.integrations.langgraph.values import Values
@@ -59,6 +59,8 @@ class Reader:
         ``before`` is a record, or the id of a checkpoint that was never stored, or no longer is: then
         ids are compared, which grow with time.
         """
+        if filter is not None and not isinstance(filter, Mapping):
+            raise InvalidFilter(f"a filter is a dict of metadata: {filter!r:.80}")
         wanted = dict(filter or {})
         plain = {key: value for key, value in wanted.items() if type(value) in _SCALARS}
         compared = {key: value for key, value in wanted.items() if key not in plain}

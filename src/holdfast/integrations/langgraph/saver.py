@@ -118,6 +118,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         checkpoint_id = check_external_id(checkpoint["id"])
         notes = self._notes(config, metadata, thread_id)
         run_id = notes.get("run_id")
+        has_deltas = pruning.has_delta_channels(notes, checkpoint["channel_values"])
         draft_id = new_id()
         follows = newest.follows(self._runs, thread_id, namespace, place.checkpoint_id)
         session = thread_session(self._store.tenant, KIND, thread_id)
@@ -138,7 +139,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
                             replace=True,
                             run_id=run_id if type(run_id) is str else None,
                             metadata=notes,
-                            trim=Trim() if pruning.has_delta_channels(notes) else self._trim,
+                            trim=Trim() if has_deltas else self._trim,
                         )
                     )
         except StateNotSerializable as error:
@@ -358,6 +359,8 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             raise InvalidFilter(f"strategy must be keep_latest or delete: {strategy!r}")
         if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
             raise InvalidFilter(f"keep_last must be a whole number above 0: {keep_last!r}")
+        if isinstance(thread_ids, str):
+            raise InvalidIdentifier(f"prune takes a list of threads, not one: {thread_ids!r:.80}")
         threads = [thread_of(thread_id) for thread_id in thread_ids]
         if strategy == "delete":
             for thread_id in threads:
