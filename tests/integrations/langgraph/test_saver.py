@@ -245,6 +245,29 @@ class TestTwoWriters:
 
         assert sorted(asyncio.run(race())) == ["stale", "stale", "stored"]
 
+    @pytest.mark.parametrize("durability", ["sync", "async"])
+    def test_runs_that_take_turns_in_one_context_are_told_apart(
+        self, saver: HoldfastSaver, durability: Any
+    ) -> None:
+        graph = notes_graph(saver)
+        config: Any = at()
+        graph.invoke({"notes": ["first"]}, config)
+        runs = {
+            name: graph.stream({"notes": [name]}, config, durability=durability)
+            for name in ("one", "two")
+        }
+        ends = {}
+        while runs:
+            for name, run in list(runs.items()):
+                try:
+                    next(run)
+                except (StopIteration, StaleWriter) as end:
+                    ends[name] = type(end)
+                    del runs[name]
+        assert set(ends.values()) == {StopIteration, StaleWriter}
+        parents = [one.parent_config for one in saver.list(config)]
+        assert all(parents.count(one) == 1 for one in parents), "the thread was forked"
+
     def test_a_run_follows_its_own_puts_in_any_thread(self, saver: HoldfastSaver) -> None:
         saver.get_tuple(at())
         parent = None
@@ -498,7 +521,9 @@ def chain_of(runs: Sequence[list[str]]) -> list[str]:
 def notes_graph(saver: HoldfastSaver) -> Any:
     """Return a graph with a channel that is stored whole now and then only."""
     builder = StateGraph(Notes)
-    builder.add_node("answer", lambda _: {"notes": ["answer"]})
-    builder.add_edge(START, "answer")
+    builder.add_sequence(
+        [("think", lambda _: {"notes": []}), ("answer", lambda _: {"notes": ["answer"]})]
+    )
+    builder.add_edge(START, "think")
     builder.add_edge("answer", END)
     return builder.compile(checkpointer=saver)

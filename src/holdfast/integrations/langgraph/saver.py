@@ -31,8 +31,9 @@ from holdfast.errors import (
     StateNotSerializable,
 )
 from holdfast.ids import check_external_id, new_id
-from holdfast.integrations.langgraph import newest, pruning
+from holdfast.integrations.langgraph import pruning
 from holdfast.integrations.langgraph.classes import Classes
+from holdfast.integrations.langgraph.newest import Runs
 from holdfast.integrations.langgraph.places import (
     Place,
     checkpoint_of,
@@ -90,8 +91,8 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         self._values = values
         self._reader = Reader(self._store, values)
         self._recorders = ThreadRecorders()
-        # Names this saver in what its runs remember, and outlives it there.
-        self._runs = object()
+        # An object of its own: what runs remember outlives the saver, and must not keep it.
+        self._runs = Runs()
 
     @property
     def store(self) -> Store:
@@ -120,7 +121,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         run_id = notes.get("run_id")
         has_deltas = pruning.has_delta_channels(notes, checkpoint["channel_values"])
         draft_id = new_id()
-        follows = newest.follows(self._runs, thread_id, namespace, place.checkpoint_id)
+        follows = self._runs.follows(config, place.line, place.checkpoint_id)
         session = thread_session(self._store.tenant, KIND, thread_id)
         try:
             with collection_paused():
@@ -145,7 +146,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         except StateNotSerializable as error:
             raise _placed(error, thread_id) from error
         self._reader.prototypes.stored(place.line, encoded, state)
-        newest.went_on(self._runs, thread_id, namespace, checkpoint_id)
+        self._runs.went_on(config, place.line, checkpoint_id)
         return config_of(thread_id, namespace, checkpoint_id)
 
     def put_writes(
@@ -247,9 +248,9 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     def _remember(self, config: RunnableConfig, found: CheckpointTuple | None) -> None:
         place = place_of(config)
         if place.checkpoint_id is not None:
-            newest.travelled(self._runs, *place.line)
+            self._runs.travelled(config, place.line)
         else:
-            newest.saw(self._runs, *place.line, found.checkpoint["id"] if found else None)
+            self._runs.saw(config, place.line, found.checkpoint["id"] if found else None)
 
     def list(
         self,
