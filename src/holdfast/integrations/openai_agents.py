@@ -94,11 +94,20 @@ class HoldfastSession:
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """The state of an interrupted run, and which version of it this is."""
+    """The state of an interrupted run, and which version of it this is.
+
+    ``mine`` says that `HoldfastRunStates.take` gave it, so that whoever has it may put the run back.
+    """
 
     name: str
     state: RunState[Any, Any]
     version: Version
+    mine: bool = False
+
+    @property
+    def taken(self) -> bool:
+        """Whether a worker had the run when this was read."""
+        return bool(self.version.state["taken"])
 
 
 class HoldfastRunStates:
@@ -117,8 +126,16 @@ class HoldfastRunStates:
         """Store a run under a name, or what became of the one that was loaded or taken as ``after``.
 
         Raises `CheckpointExists` for a name that is in use when ``after`` is not given, and
-        `AlreadyResumed` when somebody else has gone on from ``after``; nothing is stored then.
+        `AlreadyResumed` when somebody else has gone on from ``after``, or had taken it when it was
+        loaded; nothing is stored then.
         """
+        # Only the worker knows what became of a taken run; anybody else would have its tools run twice.
+        if after is not None and after.taken and not after.mine:
+            raise AlreadyResumed(
+                f"the run {name!r} had been taken by a worker when it was loaded, so a decision on it "
+                f"comes too late. Nothing was stored: load it again if the worker saves it anew, or, "
+                f"if that worker is dead, decide on what take(…, fork=True) gives"
+            )
         draft = Draft({"run_state": json.loads(state.to_string()), "taken": False})
         before = None if after is None else after.version
         try:
@@ -134,7 +151,7 @@ class HoldfastRunStates:
     async def load(self, name: str, agent: Agent[Any], **options: Any) -> SavedRun:
         """Return a run without taking it, to show what waits or to record a decision.
 
-        ``options`` are those of ``RunState.from_json``. Raises `NothingToResume`.
+        Of one that a worker has, which is ``taken``, no decision can be stored. ``options`` are those of ``RunState.from_json``. Raises `NothingToResume`.
         """
         found = await in_thread(self._conversations.read, name, _RUNS)
         if found is None:
@@ -150,7 +167,7 @@ class HoldfastRunStates:
         The others get `AlreadyResumed` and have run nothing. ``fork`` takes what was taken before.
         """
         found = await self.load(name, agent, **options)
-        if found.version.state["taken"] and not fork:
+        if found.taken and not fork:
             raise _taken(name)
         draft = Draft({**found.version.state, "taken": True})
         try:
@@ -159,7 +176,7 @@ class HoldfastRunStates:
             )
         except StaleWriter:
             raise _taken(name) from None
-        return SavedRun(name, found.state, taken)
+        return SavedRun(name, found.state, taken, mine=True)
 
     async def forget(self, name: str) -> None:
         """Erase what is stored under a name, which is free again then."""

@@ -78,6 +78,60 @@ def test_a_decision_is_recorded_apart_from_the_worker(store: Store, tmp_path: Pa
     asyncio.run(work())
 
 
+def test_a_decision_on_a_run_that_was_taken_before_it_was_read_is_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+
+    async def decide(runs: HoldfastRunStates, agent: Any) -> None:
+        waiting = await runs.load("r", agent)
+        approve(waiting.state)
+        await runs.save("r", waiting.state, after=waiting)
+
+    async def work() -> None:
+        runs = HoldfastRunStates(store)
+        agent = make_agent(asks("7"), asks("8"), says("done"), ledger=ledger)
+        await runs.save("r", await interrupted(agent))
+        assert not (await runs.load("r", agent)).taken
+        await decide(runs, agent)
+        run = await runs.take("r", agent)
+        assert (await runs.load("r", agent)).taken
+        with pytest.raises(AlreadyResumed, match=r"comes too late.*fork=True"):
+            await decide(runs, agent)
+        result = await Runner.run(agent, run.state)
+        with pytest.raises(AlreadyResumed):
+            await decide(runs, agent)
+        with pytest.raises(AlreadyResumed):
+            await runs.take("r", agent)
+        assert ledger.read_text() == "7\n"
+        # Once its worker saves the next interruption, that one can be decided on, once.
+        await runs.save("r", result.to_state(), after=run)
+        await decide(runs, agent)
+        second = await runs.take("r", agent)
+        with pytest.raises(AlreadyResumed):
+            await decide(runs, agent)
+        assert (await Runner.run(agent, second.state)).final_output == "done"
+        assert ledger.read_text() == "7\n8\n"
+
+    asyncio.run(work())
+
+
+def test_a_worker_may_put_back_what_it_took(store: Store, tmp_path: Path) -> None:
+    async def work() -> None:
+        runs = HoldfastRunStates(store)
+        agent = make_agent(asks("7"), ledger=tmp_path / "ledger")
+        await runs.save("r", await interrupted(agent))
+        lost = await runs.take("r", agent)
+        forked = await runs.take("r", agent, fork=True)
+        with pytest.raises(AlreadyResumed):
+            await runs.save("r", lost.state, after=lost)
+        await runs.save("r", forked.state, after=forked)
+        assert not (await runs.load("r", agent)).taken
+        await runs.take("r", agent)
+
+    asyncio.run(work())
+
+
 def test_a_run_that_is_interrupted_again_goes_on_under_its_name(
     store: Store, tmp_path: Path
 ) -> None:
