@@ -7,13 +7,14 @@ last version, so listing reads no transcript.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
-from holdfast.errors import MissingExtra
+from holdfast.errors import InvalidIdentifier, MissingExtra
+from holdfast.ids import SESSION_ID_BYTES, check_text
 from holdfast.model import CheckpointRecord
 from holdfast.stores import Store
 from holdfast.waiting import in_thread
@@ -44,6 +45,7 @@ class HoldfastSessionStore:
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add entries to a transcript. They are durable when this returns."""
+        thread = _thread(key)
         sent: list[Any] = deepcopy(entries)
         main = key.get("subpath") is None
 
@@ -61,7 +63,7 @@ class HoldfastSessionStore:
 
         await in_thread(
             self._conversations.change,
-            _thread(key),
+            thread,
             add,
             namespace=key.get("subpath", ""),
             about={"project_key": key["project_key"], "session_id": key["session_id"]},
@@ -103,7 +105,7 @@ class HoldfastSessionStore:
 
     def _heads(self, project_key: str) -> list[tuple[str, CheckpointRecord]]:
         """Return the sessions of a project that have a transcript, with its last version."""
-        threads = self._conversations.threads({"project_key": project_key})
+        threads = self._conversations.threads({"project_key": _project(project_key)})
         heads = [(thread, self._conversations.head(thread.id)) for thread in threads]
         return [
             ((thread.metadata or {})["session_id"], head)
@@ -113,7 +115,18 @@ class HoldfastSessionStore:
 
 
 def _thread(key: SessionKey | SessionListSubkeysKey) -> str:
-    return joined(key["project_key"], key["session_id"])
+    """Return the id of a session's thread, or raise `InvalidIdentifier` for a key that names none."""
+    if not isinstance(key, Mapping) or not {"project_key", "session_id"} <= key.keys():
+        raise InvalidIdentifier(
+            f"a session's key is a dict with project_key and session_id, not {key!r}"
+        )
+    session_id = check_text(key["session_id"], "the session_id of a key", SESSION_ID_BYTES)
+    return joined(_project(key["project_key"]), session_id)
+
+
+def _project(project_key: object) -> str:
+    # An empty one is a scope like any other: the SDK leaves them to the caller.
+    return check_text(project_key, "a project_key", SESSION_ID_BYTES, empty=True)
 
 
 def _unknown(sent: list[Any], before: list[Any]) -> Iterator[Any]:

@@ -23,6 +23,7 @@ from claude_agent_sdk import (
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from holdfast import SessionManager
+from holdfast.errors import InvalidIdentifier
 from holdfast.integrations import claude_agent_sdk
 from holdfast.integrations.claude_agent_sdk import HoldfastSessionStore
 from holdfast.stores import Store, open_store
@@ -130,6 +131,46 @@ def test_keys_that_look_alike_are_apart(store: Store) -> None:
         for number, key in enumerate(keys):
             assert await sessions.load(key) == [entry(number)]
         assert [one["session_id"] for one in await sessions.list_sessions("a")] == ["b/c"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("p/s", "a dict with project_key and session_id"),
+        ({"project_key": "p"}, "a dict with project_key and session_id"),
+        ({"session_id": "s"}, "a dict with project_key and session_id"),
+        ({"project_key": "p", "session_id": ""}, "session_id of a key must not be empty"),
+        ({"project_key": "p", "session_id": 7}, "session_id of a key must be a str, not int"),
+        ({"project_key": KEY, "session_id": "s"}, "project_key must be a str, not dict"),
+    ],
+)
+def test_a_key_that_names_no_session_is_refused(key: Any, said: str) -> None:
+    async def work() -> None:
+        sessions = HoldfastSessionStore("memory:")
+        calls = [
+            sessions.append(key, [entry(1)]),
+            sessions.load(key),
+            sessions.delete(key),
+            sessions.list_subkeys(key),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidIdentifier, match=said):
+                await call
+        await sessions.close()
+
+    asyncio.run(work())
+
+
+def test_a_project_that_is_no_text_is_refused() -> None:
+    async def work() -> None:
+        sessions = HoldfastSessionStore("memory:")
+        wrong: Any = KEY
+        for call in (sessions.list_sessions(wrong), sessions.list_session_summaries(wrong)):
+            with pytest.raises(InvalidIdentifier, match="project_key must be a str, not dict"):
+                await call
+        await sessions.close()
 
     asyncio.run(work())
 
