@@ -219,6 +219,39 @@ def test_one_process_at_a_time_works_on_a_run(shared_url: str, tmp_path: Path) -
     asyncio.run(work())
 
 
+def test_one_task_at_a_time_works_on_a_run(shared_url: str, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+
+    async def work() -> None:
+        async with durable_run(shared_url, "r"):
+            second = asyncio.create_task(run(shared_url, "r", make_agent(ledger)))
+            with pytest.raises(CheckpointBusy, match="under way already"):
+                await second
+            await make_agent(ledger).run("Pay all orders")
+        assert lines(ledger) == WHOLE
+        # The one that was refused has only to come again.
+        assert await run(shared_url, "r", make_agent(ledger)) == "paid 3 orders"
+        assert lines(ledger) == WHOLE
+
+    asyncio.run(work())
+
+
+def test_a_run_is_not_entered_within_itself_and_another_one_is(url: str) -> None:
+    async def work() -> None:
+        manager = await AsyncSessionManager.open(url, workspace=False)
+        async with durable_run(manager, "r"):
+            with pytest.raises(CheckpointBusy, match="an id of its own"):
+                async with durable_run(manager, "r"):
+                    pass
+            async with durable_run(manager, "another"):
+                pass
+        async with durable_run(manager, "r"):
+            pass
+        await manager.close()
+
+    asyncio.run(work())
+
+
 def test_tools_that_nobody_could_record_are_refused(url: str) -> None:
     agent = Agent(TestModel(), name="a", capabilities=[HoldfastDurability()])
     toolset: FunctionToolset[None] = FunctionToolset(id="late")

@@ -6,9 +6,10 @@ as done is not done again.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +29,8 @@ from pydantic_ai.durable_exec import (
 from pydantic_ai.tools import RunContext
 
 from holdfast.aio import AsyncSession, AsyncSessionManager
-from holdfast.errors import SessionNotFound
+from holdfast.errors import CheckpointBusy, SessionNotFound
+from holdfast.ids import check_session_id
 
 if TYPE_CHECKING:
     from pydantic_ai.durable_exec import ToolsetKind
@@ -49,23 +51,25 @@ class _Run:
 
 
 _RUN: Final[ContextVar[_Run | None]] = ContextVar("holdfast_pydantic_ai_run", default=None)
+_under_way: Final[dict[tuple[object, ...], object]] = {}
 
 
 @asynccontextmanager
 async def durable_run(where: AsyncSessionManager | str | Path, run_id: str) -> AsyncIterator[None]:
     """Make the runs of agents in this block durable, under the session ``run_id`` of a store.
 
-    The session is held meanwhile: a second process that enters gets `CheckpointBusy`, or goes on
-    where the first one stopped if that is dead. Entered again, finished operations return what they
+    The session is held meanwhile: whoever else enters, another process or a task of this one, gets
+    `CheckpointBusy`, or goes on where the first process stopped if that is dead. Entered again, finished operations return what they
     returned, so the same code comes to the same result without doing anything.
     """
     if isinstance(where, AsyncSessionManager):
-        async with await _session(where, run_id) as session:
-            token = _RUN.set(_Run(session))
-            try:
-                yield
-            finally:
-                _RUN.reset(token)
+        with _alone(where, run_id):
+            async with await _session(where, run_id) as session:
+                token = _RUN.set(_Run(session))
+                try:
+                    yield
+                finally:
+                    _RUN.reset(token)
         return
     manager = await AsyncSessionManager.open(where, workspace=False)
     try:
@@ -73,6 +77,23 @@ async def durable_run(where: AsyncSessionManager | str | Path, run_id: str) -> A
             yield
     finally:
         await manager.close()
+
+
+@contextmanager
+def _alone(manager: AsyncSessionManager, run_id: str) -> Iterator[None]:
+    """Refuse a run that this process has under way: a lease does not, since all tasks share it."""
+    # With the process id, since a forked child has none of its parent's runs under way.
+    key = (os.getpid(), manager.store.identity, check_session_id(run_id))
+    mark = object()
+    if _under_way.setdefault(key, mark) is not mark:
+        raise CheckpointBusy(
+            f"this process has the durable run {run_id!r} under way already. Nothing was run: enter "
+            f"it again when that one has ended, or give this one an id of its own"
+        )
+    try:
+        yield
+    finally:
+        del _under_way[key]
 
 
 async def _session(manager: AsyncSessionManager, run_id: str) -> AsyncSession:
