@@ -377,6 +377,10 @@ class NewWrite:
     replace: bool = False
 
 
+WritePlace: TypeAlias = tuple[str, str, str]
+"""Where pending writes stand: session, namespace and external id of their checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
     """A stored pending write with its payload."""

@@ -118,7 +118,7 @@ def _thread(key: SessionKey | SessionListSubkeysKey) -> str:
     """Return the id of a session's thread, or raise `InvalidIdentifier` for a key that names none."""
     if not isinstance(key, Mapping) or not {"project_key", "session_id"} <= key.keys():
         raise InvalidIdentifier(
-            f"a session's key is a dict with project_key and session_id, not {key!r}"
+            f"a session's key is a dict with project_key and session_id, not {key!r:.80}"
         )
     session_id = check_text(key["session_id"], "the session_id of a key", SESSION_ID_BYTES)
     return joined(_project(key["project_key"]), session_id)

@@ -13,6 +13,7 @@ from holdfast.model import (
     CheckpointRecord,
     NewWrite,
     Trim,
+    WritePlace,
     WriteRecord,
 )
 from holdfast.savers.base import BaseCheckpointSaver
@@ -230,32 +231,22 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
 
     def _writes(
         self, records: Sequence[CheckpointRecord]
-    ) -> Mapping[_Place, Sequence[WriteRecord]]:
+    ) -> Mapping[WritePlace, Sequence[WriteRecord]]:
         """Return the pending writes of these checkpoints by place, in their order."""
-        wanted: dict[tuple[str, str], set[str]] = {}
-        for record in records:
-            wanted.setdefault((record.session_id, record.namespace), set()).add(
-                record.external_id or record.id
-            )
-        found: dict[_Place, Any] = {}
-        for (session_id, namespace), external_ids in wanted.items():
-            for write in self._store.list_writes(session_id, namespace, external_ids):
-                found.setdefault((session_id, namespace, write.external_id), []).append(write)
-        return found
+        return self._store.read_writes([_place(record) for record in records])
 
     def _tuple(
         self,
         record: CheckpointRecord,
         content: DecodedState,
-        writes: Mapping[_Place, Sequence[WriteRecord]],
+        writes: Mapping[WritePlace, Sequence[WriteRecord]],
     ) -> CheckpointTuple:
-        place = (record.session_id, record.namespace, record.external_id or record.id)
         return CheckpointTuple(
             _config(record),
             content.state,
             _metadata(record),
             _parent(record),
-            self._values(writes.get(place, ())),
+            self._values(writes.get(_place(record), ())),
         )
 
     def _values(self, writes: Iterable[WriteRecord]) -> Any:
@@ -285,9 +276,6 @@ def list_threads(store: Store) -> Sequence[ThreadInfo]:
     ]
 
 
-_Place = tuple[str, str, str]
-
-
 def _query(config: CheckpointConfig) -> CheckpointQuery | None:
     """Return what finds the config's checkpoint, or None where it can name none."""
     if config.checkpoint_id is not None and not is_uuid(config.checkpoint_id):
@@ -295,6 +283,10 @@ def _query(config: CheckpointConfig) -> CheckpointQuery | None:
     return CheckpointQuery(
         session_id=config.thread_id, namespace=config.namespace, id=config.checkpoint_id, limit=1
     )
+
+
+def _place(record: CheckpointRecord) -> WritePlace:
+    return (record.session_id, record.namespace, record.external_id or record.id)
 
 
 def _config(record: CheckpointRecord) -> CheckpointConfig:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Final, cast
 
 from holdfast.errors import IntegrityError
@@ -19,6 +20,7 @@ from holdfast.model import (
     NewWrite,
     Payload,
     PutResult,
+    WritePlace,
     WriteRecord,
 )
 from holdfast.state import DecodedState, decode_state, decode_states
@@ -266,10 +268,19 @@ class CheckpointStore(ABC):
         """
 
     @abstractmethod
+    def read_writes(self, places: Collection[WritePlace]) -> dict[WritePlace, list[WriteRecord]]:
+        """Return the writes at those checkpoints that have any, by (task path, task, index).
+
+        It is one question, however many they are and wherever they stand.
+        """
+
     def list_writes(
         self, session_id: str, namespace: str, external_ids: Collection[str]
     ) -> list[WriteRecord]:
-        """Return the writes of those checkpoints by (task path, task, index)."""
+        """Return the writes of checkpoints of one line by (task path, task, index)."""
+        found = self.read_writes([(session_id, namespace, one) for one in external_ids])
+        writes = [write for at_one in found.values() for write in at_one]
+        return sorted(writes, key=attrgetter("task_path", "task_id", "index", "external_id"))
 
 
 def first(records: Iterable[CheckpointRecord]) -> CheckpointRecord | None:

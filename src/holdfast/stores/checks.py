@@ -45,6 +45,7 @@ from holdfast.model import (
     NewEffect,
     NewSession,
     NewWrite,
+    WritePlace,
 )
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.refs import DIGEST_BYTES, RECORD_BYTES
@@ -355,6 +356,13 @@ def check_filter(value: object, what: str, kind: type) -> None:
             raise InvalidFilter(str(error)) from None
     elif kind is int and not -_INT64_MAX - 1 <= value <= _INT64_MAX:  # type: ignore[operator]
         raise InvalidFilter(f"{what} does not fit into 64 bits: {value!r}")
+
+
+def check_place(place: WritePlace) -> WritePlace:
+    """Refuse the place of pending writes unless it is three texts."""
+    for value, what in zip(place, ("session id", "namespace", "external id"), strict=True):
+        check_filter(value, what, str)
+    return place
 
 
 def metadata_filter(wanted: Mapping[str, Any]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from operator import attrgetter
+from typing import Final
 
 from holdfast.ids import check_external_id, check_namespace
-from holdfast.model import NewSession, NewWrite, Payload, WriteRecord
-from holdfast.stores.checks import check_fence, check_filter, check_session, check_write
+from holdfast.model import NewSession, NewWrite, Payload, WritePlace, WriteRecord
+from holdfast.stores.checks import check_fence, check_place, check_session, check_write
 from holdfast.stores.memory_sessions import MemorySessions
 from holdfast.stores.rules import lease_lost
 
@@ -58,17 +59,16 @@ class MemoryWrites(MemorySessions):
                     )
                     stored[key] = (record, now)
 
-    def list_writes(
-        self, session_id: str, namespace: str, external_ids: Collection[str]
-    ) -> list[WriteRecord]:
-        for value in (session_id, namespace, *external_ids):
-            check_filter(value, "filter", str)
+    def read_writes(self, places: Collection[WritePlace]) -> dict[WritePlace, list[WriteRecord]]:
+        wanted = {check_place(place) for place in places}
+        found: dict[WritePlace, list[WriteRecord]] = {}
         with self._open():
-            session = self._sessions.get(session_id)
-            writes = {} if session is None else session.writes
-            found = [
-                record
-                for external_id in set(external_ids)
-                for record, _ in writes.get((namespace, external_id), {}).values()
-            ]
-        return sorted(found, key=attrgetter("task_path", "task_id", "index", "external_id"))
+            for place in wanted:
+                session = self._sessions.get(place[0])
+                writes = {} if session is None else session.writes.get(place[1:], {})
+                if writes:
+                    found[place] = sorted((record for record, _ in writes.values()), key=_ORDER)
+        return found
+
+
+_ORDER: Final = attrgetter("task_path", "task_id", "index")

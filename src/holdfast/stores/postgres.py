@@ -24,13 +24,14 @@ from holdfast.model import (
     NewWrite,
     Payload,
     PutResult,
+    WritePlace,
     WriteRecord,
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
 from holdfast.stores import postgres_listing as listing
 from holdfast.stores import postgres_statements as statements
 from holdfast.stores.base import ASIDE, aside_name
-from holdfast.stores.checks import check_fence, check_filter
+from holdfast.stores.checks import check_fence, check_place
 from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrate_schema, parse_url
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
@@ -197,21 +198,22 @@ class PostgresStore(
         )
         self._link.rows(statement, again=True)
 
-    def list_writes(
-        self, session_id: str, namespace: str, external_ids: Collection[str]
-    ) -> list[WriteRecord]:
-        check_filter(session_id, "session id", str)
-        check_filter(namespace, "namespace", str)
-        for external_id in external_ids:
-            check_filter(external_id, "external id", str)
-        rows = self._rows(
-            "writes.list",
-            again=True,
-            session_id=session_id,
-            namespace=namespace,
-            external_ids=list(external_ids),
+    def read_writes(self, places: Collection[WritePlace]) -> dict[WritePlace, list[WriteRecord]]:
+        wanted = {check_place(place) for place in places}
+        session_ids, namespaces, external_ids = (
+            [place[part] for place in wanted] for part in range(3)
         )
-        return [parse_write(row) for row in rows]
+        rows = self._rows(
+            "writes.read",
+            again=True,
+            session_ids=session_ids,
+            namespaces=namespaces,
+            external_ids=external_ids,
+        )
+        found: dict[WritePlace, list[WriteRecord]] = {}
+        for session_id, namespace, *row in rows:
+            found.setdefault((session_id, namespace, row[0]), []).append(parse_write(tuple(row)))
+        return found
 
     # Upkeep ----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from holdfast.model import (
     Payload,
     PutResult,
     WorkspacePack,
+    WritePlace,
     WriteRecord,
 )
 from holdfast.state.refs import digest_of
@@ -168,11 +169,12 @@ class SealedCheckpoints(SealedAccess):
             self.rows.session(session), namespace, external_id, sealed, fence=fence
         )
 
-    def list_writes(
-        self, session_id: str, namespace: str, external_ids: Collection[str]
-    ) -> list[WriteRecord]:
-        found = self.inner.list_writes(session_id, namespace, external_ids)
-        return [self.rows.opened_write(one, session_id, namespace) for one in found]
+    def read_writes(self, places: Collection[WritePlace]) -> dict[WritePlace, list[WriteRecord]]:
+        found = self.inner.read_writes(places)
+        return {
+            place: [self.rows.opened_write(one, *place[:2]) for one in writes]
+            for place, writes in found.items()
+        }
 
     # Workspace packs -------------------------------------------------------------------------
 

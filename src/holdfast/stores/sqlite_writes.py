@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import apsw
+import orjson
 
 from holdfast.ids import check_external_id, check_namespace
-from holdfast.model import NewSession, NewWrite, Payload, WriteRecord
-from holdfast.stores.checks import check_fence, check_filter, check_session, check_write
-from holdfast.stores.sqlite_access import text_list
+from holdfast.model import NewSession, NewWrite, Payload, WritePlace, WriteRecord
+from holdfast.stores.checks import check_fence, check_place, check_session, check_write
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import Row
 from holdfast.stores.sqlite_sessions import SqliteSessions
@@ -62,14 +62,13 @@ class SqliteWrites(SqliteSessions):
 
         self._file.write(store)
 
-    def list_writes(
-        self, session_id: str, namespace: str, external_ids: Collection[str]
-    ) -> list[WriteRecord]:
-        check_filter(session_id, "session id", str)
-        check_filter(namespace, "namespace", str)
-        wanted = text_list(external_ids, "external id")
-        found = self._rows("writes.list", (self.tenant, session_id, namespace, wanted))
-        return [_write_record(row) for row in found]
+    def read_writes(self, places: Collection[WritePlace]) -> dict[WritePlace, list[WriteRecord]]:
+        wanted = orjson.dumps(list({check_place(place) for place in places})).decode()
+        found: dict[WritePlace, list[WriteRecord]] = {}
+        for session_id, namespace, *row in self._rows("writes.read", (wanted, self.tenant)):
+            place = (session_id, namespace, row[0])
+            found.setdefault(place, []).append(_write_record(tuple(row)))
+        return found
 
 
 def _write_record(row: Row) -> WriteRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.errors import AgentNotFound, ChunksMissing, InputError
+from holdfast.errors import AgentNotFound, ChunksMissing, InputError, InvalidFilter
 from holdfast.ids import new_id
 from holdfast.state.refs import digest_of
 from holdfast.stores.base import Store
@@ -63,6 +63,15 @@ class WriteContract(Contract):
         assert [one.task_id for one in store.list_writes(owner.id, "sub", ["e1"])] == ["c"]
         assert store.list_writes(owner.id, "", []) == []
         assert store.list_writes("nobody", "", ["e1"]) == []
+        places = [(owner.id, "", "e1"), (owner.id, "sub", "e1"), (other.id, "", "e1")]
+        absent = [(owner.id, "sub", "e2"), (other.id, "sub", "e1"), ("nobody", "", "e1")]
+        found = store.read_writes([*places, *absent, places[0]])
+        assert {place: [one.task_id for one in at] for place, at in found.items()} == dict(
+            zip(places, (["a"], ["c"], ["d"]), strict=True)
+        )
+        assert store.read_writes([]) == {}
+        with pytest.raises(InvalidFilter):
+            store.read_writes([(owner.id, "", 7)])  # type: ignore[list-item]
 
     def test_writes_that_rely_on_missing_chunks_leave_nothing(self, store: Store) -> None:
         owner = session()

@@ -55,7 +55,7 @@ class Questions:
             "read_payloads",
             "read_newest",
             "read_chunks",
-            "list_writes",
+            "read_writes",
         )
         self.asked.clear()
         for name in names:

@@ -161,7 +161,7 @@ def test_reading_asks_once_for_each_part_and_never_for_each_checkpoint(url: str)
             assert len(found[0].checkpoint["channel_values"]["messages"]) == 60
             assert asked.count("list_checkpoints") == 1
             assert asked.count("read_payloads") == 1
-            assert asked.count("list_writes") == 1
+            assert asked.count("read_writes") == 1
             # One a level of references, one for the content, one for that of the writes.
             assert asked.count("read_chunks") <= 5
             assert len(asked) <= allowed
@@ -169,6 +169,22 @@ def test_reading_asks_once_for_each_part_and_never_for_each_checkpoint(url: str)
         with Questions(saver.store).counted() as asked:
             saver.get_tuple(at())
         assert len(asked) <= 8
+
+
+def test_threads_and_namespaces_are_read_with_as_many_questions_as_one(url: str) -> None:
+    with HoldfastSaver(url) as saver:
+        for number in range(40):
+            config = {
+                "configurable": {"thread_id": f"t{number % 8}", "checkpoint_ns": f"n{number}"}
+            }
+            stored = saver.put(config, checkpoint({"n": number}), {}, {})
+            saver.put_writes(stored, [("x", number)], "task")
+        with Questions(saver.store).counted() as asked:
+            found = list(saver.list(None))
+        assert sorted(asked) == ["list_checkpoints", "read_payloads", "read_writes"]
+        for one in found:
+            [(_, _, written)] = one.pending_writes or []
+            assert written == one.checkpoint["channel_values"]["n"]
 
 
 def test_a_step_costs_what_it_added(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ one for their pending writes and one for the chunks of those. For a single check
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, cast
 
 from langgraph.checkpoint.base import (
@@ -22,15 +21,12 @@ from holdfast.errors import DigestMismatch, IntegrityError, InvalidFilter, State
 from holdfast.integrations.langgraph.places import Place, config_of
 from holdfast.integrations.langgraph.prototypes import Content, Prototypes
 from holdfast.integrations.langgraph.values import Values
-from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, WriteRecord
+from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, WritePlace, WriteRecord
 from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.stores import Store
 
 PAGE = 100
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-
-Key = tuple[str, str, str]
-"""Thread, namespace and checkpoint id."""
 
 
 class Reader:
@@ -167,24 +163,21 @@ class Reader:
 
     def writes(
         self, records: Sequence[CheckpointRecord], channels: Collection[str] | None = None
-    ) -> dict[Key, list[PendingWrite]]:
+    ) -> dict[WritePlace, list[PendingWrite]]:
         """Return the pending writes at these checkpoints, of all channels or some, in their order."""
-        found: list[tuple[Key, WriteRecord]] = []
-        by_line = sorted(records, key=_line)
-        for (thread_id, namespace), of_line in groupby(by_line, key=_line):
-            names = [record.external_id or record.id for record in of_line]
-            found += [
-                ((thread_id, namespace, write.external_id), write)
-                for write in self._store.list_writes(thread_id, namespace, names)
-                if channels is None or write.channel in channels
-            ]
-        result: dict[Key, list[PendingWrite]] = {}
+        found = [
+            (place, write)
+            for place, writes in self._store.read_writes([_key(one) for one in records]).items()
+            for write in writes
+            if channels is None or write.channel in channels
+        ]
+        result: dict[WritePlace, list[PendingWrite]] = {}
         for (key, write), value in zip(found, self._values_of(found), strict=True):
             thawed = self._values.thawed(value, key[0], write.channel)
             result.setdefault(key, []).append((write.task_id, write.channel, thawed))
         return result
 
-    def _values_of(self, writes: Sequence[tuple[Key, WriteRecord]]) -> Iterable[Any]:
+    def _values_of(self, writes: Sequence[tuple[WritePlace, WriteRecord]]) -> Iterable[Any]:
         read_chunks, cache = self._store.read_chunks, self._store.cache
         try:
             payloads = [write.payload for _, write in writes]
@@ -291,11 +284,7 @@ def _stored(record: CheckpointRecord, content: DecodedState) -> Content:
     return Content(content.state, channels)
 
 
-def _line(record: CheckpointRecord) -> tuple[str, str]:
-    return (record.session_id, record.namespace)
-
-
-def _key(record: CheckpointRecord) -> Key:
+def _key(record: CheckpointRecord) -> WritePlace:
     return (record.session_id, record.namespace, record.external_id or record.id)
 
 

@@ -400,13 +400,16 @@ WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 SELECT coalesce(sum(pg_column_size(k.data)), 0)::bigint FROM holdfast.chunks AS k
 WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 
--- name: writes.list
-SELECT w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest, w.refs
-FROM holdfast.checkpoint_writes AS w
-WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
-    AND w.session_id = %(session_id)s AND w.namespace = %(namespace)s
-    AND w.external_id = ANY (%(external_ids)s::text[])
-ORDER BY w.task_path, w.task_id, w.idx, w.external_id;
+-- name: writes.read
+SELECT w.session_id, w.namespace, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
+    w.refs
+FROM unnest(%(session_ids)s::text[], %(namespaces)s::text[], %(external_ids)s::text[])
+        AS place (session_id, namespace, external_id)
+JOIN holdfast.checkpoint_writes AS w
+    ON w.tenant = %(tenant)s AND w.session_id = place.session_id
+    AND w.namespace = place.namespace AND w.external_id = place.external_id
+WHERE holdfast.as_tenant(%(tenant)s)
+ORDER BY w.task_path, w.task_id, w.idx;
 
 -- name: effects.begin
 -- Answers only if the row is the draft's own: new, or in place of the attempt that it names. The

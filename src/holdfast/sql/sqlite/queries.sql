@@ -285,11 +285,14 @@ UPDATE OR REPLACE chunks SET digest = ? WHERE tenant = ? AND digest = ?;
 -- name: chunks.total_bytes
 SELECT coalesce(sum(length(data)), 0) FROM chunks WHERE tenant = ?;
 
--- name: writes.list
-SELECT external_id, task_id, task_path, idx, channel, manifest, refs FROM checkpoint_writes
-WHERE tenant = ? AND session_id = ? AND namespace = ?
-    AND external_id IN (SELECT value FROM json_each(?))
-ORDER BY task_path, task_id, idx, external_id;
+-- name: writes.read
+-- The places first: without that, all writes of the tenant would be compared with them.
+SELECT w.session_id, w.namespace, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
+    w.refs
+FROM json_each(?) AS place CROSS JOIN checkpoint_writes AS w
+WHERE w.tenant = ? AND w.session_id = place.value ->> 0 AND w.namespace = place.value ->> 1
+    AND w.external_id = place.value ->> 2
+ORDER BY w.task_path, w.task_id, w.idx;
 
 -- name: effects.begin
 -- Answers with the row only if it is the draft's own: new, or in place of the attempt named last.
