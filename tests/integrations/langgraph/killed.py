@@ -2,7 +2,8 @@
 
 Run as ``python -m tests.integrations.langgraph.killed URL THREAD DONE AT``: nodes write their number into
 the file DONE as the last thing they do; the process kills itself with SIGKILL right before the write number
-AT of its saver, counted over put and put_writes. A number that is never reached lets it end.
+AT of its saver, counted over put and put_writes. A number that is never reached lets it end. The nodes whose
+results the saver has acknowledged stand in a file beside DONE.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class State(TypedDict, total=False):
 class Doomed(HoldfastSaver):
     """Dies before one of its writes, and after all that were begun before it."""
 
-    def __init__(self, url: str, at: int) -> None:
+    def __init__(self, url: str, at: int, acknowledged: Path) -> None:
         super().__init__(url)
+        self._acknowledged = acknowledged
         self._left = at
         self._running = 0
         self._changed = Condition()
@@ -53,13 +55,27 @@ class Doomed(HoldfastSaver):
                 self._running -= 1
                 self._changed.notify_all()
 
-    def put(self, *args: Any, **kwargs: Any) -> Any:
-        with self._counted():
-            return super().put(*args, **kwargs)
+    def _acknowledge(self, numbers: list[int]) -> None:
+        # Written while the call still counts as running: nobody dies between its return and this.
+        with self._acknowledged.open("a") as file:
+            print(*numbers, file=file)
 
-    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+    def put(self, config: Any, checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
         with self._counted():
-            super().put_writes(*args, **kwargs)
+            stored = super().put(config, checkpoint, *args, **kwargs)
+            self._acknowledge(checkpoint["channel_values"].get("done", []))
+            return stored
+
+    def put_writes(self, config: Any, writes: Any, *args: Any, **kwargs: Any) -> None:
+        with self._counted():
+            super().put_writes(config, writes, *args, **kwargs)
+            for channel, value in writes:
+                self._acknowledge(value if channel == "done" else [])
+
+
+def acknowledgements_of(log: Path) -> Path:
+    """Return the file with the nodes whose results were acknowledged."""
+    return log.with_name(f"{log.name}.acknowledged")
 
 
 def build(saver: HoldfastSaver, log: Path) -> Any:
@@ -82,8 +98,9 @@ def build(saver: HoldfastSaver, log: Path) -> Any:
 
 
 def main(url: str, thread_id: str, log: str, at: str) -> None:
-    with Doomed(url, int(at)) as saver:
-        graph = build(saver, Path(log))
+    path = Path(log)
+    with Doomed(url, int(at), acknowledgements_of(path)) as saver:
+        graph = build(saver, path)
         thread: Any = {"configurable": {"thread_id": thread_id}}
         begun = saver.get_tuple(thread) is not None
         # Durable before the next step begins: what ran and was not stored would run again.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.integrations.langgraph import HoldfastSaver
-from tests.integrations.langgraph.killed import NODES
+from tests.integrations.langgraph.killed import NODES, acknowledgements_of
 
 ROOT = Path(__file__).parents[3]
 NEVER = 10_000
@@ -38,16 +38,21 @@ def finished_nodes(url: str, thread_id: str) -> set[int]:
     return set(stored)
 
 
+def numbers_in(file: Path) -> list[int]:
+    return [int(word) for word in file.read_text().split()] if file.exists() else []
+
+
 def drill(url: str, log: Path, thread_id: str, at: int) -> None:
     assert run(url, thread_id, log, at) == -signal.SIGKILL
+    before, acknowledged = numbers_in(log), set(numbers_in(acknowledgements_of(log)))
     stored = finished_nodes(url, thread_id)
-    before = [int(line) for line in log.read_text().split()] if log.exists() else []
-    # The node that was at work when it died may be unstored; all before it are stored.
-    assert set(before[:-1]) <= stored
+    # Only the node that was at work may be without an answer: all before it have one, which holds.
+    assert set(before[:-1]) <= acknowledged
+    assert acknowledged <= stored, f"killed at write {at}: acknowledged results are lost"
     assert run(url, thread_id, log, NEVER) == 0
-    ran = [int(line) for line in log.read_text().split()]
-    again = [number for number in ran[len(before) :] if number in stored]
-    assert again == [], f"killed at write {at}: finished nodes ran again"
+    ran = numbers_in(log)
+    again = acknowledged.intersection(ran[len(before) :])
+    assert again == set(), f"killed at write {at}: finished nodes ran again"
     assert sorted(set(ran)) == list(range(1, NODES + 1))
     assert finished_nodes(url, thread_id) == set(range(1, NODES + 1))
 
@@ -69,7 +74,8 @@ def test_a_run_killed_after_node_6_goes_on_at_7(
     assert log.read_text().split() == [str(number) for number in range(1, NODES + 1)]
 
 
-@pytest.mark.parametrize("at", [2, 9])
+# Before the writes of the start, before those of node 3, and between those and the put that follows.
+@pytest.mark.parametrize("at", [2, 8, 9])
 def test_killed_at_a_write_no_finished_node_runs_again(tmp_path: Path, at: int) -> None:
     drill(str(tmp_path / "a.db"), tmp_path / "ran", "t", at)
 
@@ -78,5 +84,5 @@ def test_killed_at_a_write_no_finished_node_runs_again(tmp_path: Path, at: int) 
 def test_killed_a_hundred_times_no_finished_node_runs_again(tmp_path: Path) -> None:
     random = Random(7)
     for number in range(100):
-        at = random.randrange(2, 2 * NODES + 3)
+        at = random.randrange(2, 3 + 2 * NODES + 1)
         drill(str(tmp_path / "a.db"), tmp_path / f"ran{number}", f"t{number}", at)
