@@ -28,7 +28,13 @@ from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel
 
 from holdfast.cli import holdfast as cli
-from holdfast.errors import ClassNotAllowed, NotADatabase, StateCorrupt, StoreUnavailable
+from holdfast.errors import (
+    ClassNotAllowed,
+    IntegrityError,
+    NotADatabase,
+    StateCorrupt,
+    StoreUnavailable,
+)
 from holdfast.integrations.langgraph import HoldfastSaver, import_threads
 from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.peer_values import PeerValues
@@ -223,13 +229,80 @@ def test_a_class_that_is_not_allowed_is_named_and_not_made(
     url, peer = source
     fill(peer)
     with HoldfastSaver(tmp_path / "strict.db") as strict:
-        with pytest.raises(ClassNotAllowed, match="thread 't', channel"):
-            import_threads(url, strict)
+        [refused] = import_threads(url, strict).refused
+        assert (refused.thread_id, refused.code) == ("t", ClassNotAllowed.code)
+        assert "thread 't', channel" in refused.reason
         assert list(strict.list(None)) == []
     # With the class allowed it goes on from there.
     with HoldfastSaver(tmp_path / "strict.db", types=TYPES) as wide:
         import_threads(url, wide)
         assert everything(wide, "t") == everything(peer, "t")
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (Order(1), "$"),
+        ([1, {"plans": (Order(1),)}], "$[1]['plans'][0]"),
+        ({"next": [Command(update={"order": Order(1)})]}, "$['next'][0].update['order']"),
+    ],
+)
+@pytest.mark.parametrize("written", [False, True])
+def test_a_class_that_is_not_allowed_is_found_where_it_stands(
+    source: tuple[str, Any], tmp_path: Path, value: Any, path: str, written: bool
+) -> None:
+    url, peer = source
+    values = {"fine": [Path("/x")], **({} if written else {"checkpoint": "x", "own": value})}
+    versions = dict.fromkeys(values, "1")
+    config = peer.put(at(), {**checkpoint(values), "channel_versions": versions}, {}, versions)
+    if written:
+        peer.put_writes(config, [("own", value)], "task")
+    with HoldfastSaver(tmp_path / "strict.db") as strict:
+        [refused] = import_threads(url, strict).refused
+    where = f"thread 't', channel 'own', {path}: it holds an object of {__name__}.Order"
+    assert refused.reason.startswith(where)
+
+
+def test_in_old_json_it_is_found_where_it_stands_too() -> None:
+    values = PeerValues(Classes())
+    order = {"lc": 2, "type": "constructor", "id": [*__name__.split("."), "Order"]}
+    said = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"],
+            "kwargs": {"content": [{"order": order}]}}  # fmt: skip
+    stored = json.dumps({"channel_values": {"fine": [1], "own": [said]}}).encode()
+    with pytest.raises(ClassNotAllowed) as caught:
+        values.read_checkpoint("json", stored, "t")
+    assert (caught.value.channel, caught.value.path) == ("own", "$[0].content[0]['order']")
+    stored = json.dumps({"channel_values": {"own": 1}, "versions_seen": order}).encode()
+    with pytest.raises(ClassNotAllowed) as caught:
+        values.read_checkpoint("json", stored, "t")
+    assert (caught.value.channel, caught.value.path) == ("checkpoint", "$['versions_seen']")
+
+
+def test_threads_that_cannot_be_brought_do_not_keep_the_others_away(
+    source: tuple[str, Any], tmp_path: Path
+) -> None:
+    url, peer = source
+    for thread_id, value in (("a", 1), ("b", Order(1)), ("c", 2), ("d", Order(2)), ("e", 3)):
+        first = peer.put(at(thread_id), checkpoint({"x": "1"}), {}, {"x": "1"})
+        peer.put_writes(first, [("x", value)], "task")
+    target = tmp_path / "ours.db"
+    command = ["import", "--from", "langgraph", url, "--to", str(target)]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == IntegrityError.exit_code, done.output
+    assert "imported 3 checkpoints and 3 writes of 3 threads" in done.output
+    for thread_id in "bd":
+        assert f"left out {thread_id}  thread '{thread_id}', channel 'x', $" in done.output
+    again = CliRunner().invoke(cli, [*command, "--json"])
+    assert again.exit_code == IntegrityError.exit_code
+    report = json.loads(again.output)["import"]
+    assert (report["threads"], report["checkpoints"], report["present"]) == (3, 0, 3)
+    assert [(one["thread_id"], one["code"]) for one in report["refused"]] == [
+        ("b", ClassNotAllowed.code), ("d", ClassNotAllowed.code)
+    ]  # fmt: skip
+    with HoldfastSaver(target, types=TYPES) as saver:
+        assert import_threads(url, saver).refused == ()
+        for thread_id in "abcde":
+            assert everything(saver, thread_id) == everything(peer, thread_id)
 
 
 class Bomb:

@@ -58,7 +58,9 @@ def command(
 
     With --from langgraph, the file or postgresql://… URL is the database of a SqliteSaver or PostgresSaver of
     LangGraph, which is only read. Its threads become sessions, for HoldfastSaver to go on with. An import that
-    was stopped is repeated: it stores what is missing. A thread that has gone on here is left alone.
+    was stopped is repeated: it stores what is missing. A thread that has gone on here is left alone. One that
+    is damaged, or holds a class that is not allowed, is named with the reason; the others are brought, and the
+    exit code is 5.
 
     \b
     Examples:

@@ -14,11 +14,15 @@ from __future__ import annotations
 from holdfast.errors import MissingExtra
 
 try:
-    from holdfast.integrations.langgraph.importing import ImportReport, import_threads
+    from holdfast.integrations.langgraph.importing import (
+        ImportReport,
+        RefusedThread,
+        import_threads,
+    )
     from holdfast.integrations.langgraph.saver import HoldfastSaver
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] not in ("langgraph", "langchain_core"):
         raise
     raise MissingExtra("langgraph", "HoldfastSaver") from error
 
-__all__ = ["HoldfastSaver", "ImportReport", "import_threads"]
+__all__ = ["HoldfastSaver", "ImportReport", "RefusedThread", "import_threads"]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.errors import InputError, IntegrityError
 from holdfast.integrations.langgraph.peer_values import PeerValues
 from holdfast.integrations.langgraph.places import config_of
 from holdfast.integrations.langgraph.saver import HoldfastSaver
@@ -24,14 +25,28 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedThread:
+    """A thread that could not be brought, or not to its end, and the error that says why."""
+
+    thread_id: str
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import did. ``diverged`` names the threads that have gone on here and were left alone."""
+    """What an import did.
+
+    ``diverged`` names the threads that have gone on here and were left alone, ``refused`` those that
+    could not be brought. ``threads`` counts the others.
+    """
 
     threads: int
     checkpoints: int
     present: int
     writes: int
     diverged: tuple[str, ...]
+    refused: tuple[RefusedThread, ...] = ()
 
 
 def import_threads(
@@ -39,9 +54,10 @@ def import_threads(
 ) -> ImportReport:
     """Bring all threads of a SqliteSaver's file or a PostgresSaver's database into a saver.
 
-    The source is only read. Repeating it stores what is missing. Raises `ClassNotAllowed`, naming the
-    thread and the channel, for an object of a class that the saver does not allow: what was imported
-    before stays, and the import goes on from there once the class is among its ``types``.
+    The source is only read. Repeating it stores what is missing. A thread with an object of a class
+    that the saver does not allow, or with a value that is damaged, is among the report's ``refused``,
+    with channel and path where they are known, and the others are brought. What came before in it
+    stays, and repeating the import goes on from there once the class is among the saver's ``types``.
     """
     with open_source(url, PeerValues(saver.classes)) as source:
         return _Import(source, saver, progress).run()
@@ -56,20 +72,26 @@ class _Import:
         self.progress = progress
         self.checkpoints = self.present = self.writes = 0
         self.diverged: list[str] = []
+        self.refused: list[RefusedThread] = []
 
     def run(self) -> ImportReport:
         threads = self.source.threads()
         total, done = sum(threads.values()), 0
         for thread_id, count in threads.items():
-            self.thread(thread_id, done, total)
+            try:
+                self.thread(thread_id, done, total)
+            except (InputError, IntegrityError) as error:
+                # It is about this thread alone; what is wrong with a whole store ends the import.
+                self.refused.append(RefusedThread(thread_id, error.code, str(error)))
             done += count
             self.report(done, total)
         return ImportReport(
-            len(threads) - len(self.diverged),
+            len(threads) - len(self.diverged) - len(self.refused),
             self.checkpoints,
             self.present,
             self.writes,
             tuple(self.diverged),
+            tuple(self.refused),
         )
 
     def report(self, done: int, total: int) -> None:

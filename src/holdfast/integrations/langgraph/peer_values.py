@@ -11,7 +11,9 @@ import ipaddress
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +26,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast.errors import ClassNotAllowed, StateCorrupt
 from holdfast.integrations.langgraph.classes import Classes
+from holdfast.integrations.langgraph.misplaced import Refused, key_step
 
 Make = Callable[..., Any]
 Name = tuple[str, str]
@@ -54,6 +57,7 @@ _STANDARD: Final[Mapping[Name, Make]] = {
 }
 # The codes of LangGraph's extensions, by how the arguments are given.
 _SINGLE, _POSITIONAL, _NAMED, _METHOD, _MODEL, _DELTA = 0, 1, 2, 3, 5, 7
+_CALLS: Final = (_SINGLE, _POSITIONAL, _NAMED, _METHOD, _MODEL)
 
 
 class PeerValues:
@@ -73,6 +77,21 @@ class PeerValues:
         Raises `ClassNotAllowed` for a class or a kind that is not allowed, `StateCorrupt` for bytes
         that are not what their kind says.
         """
+        return self._read(kind, data, thread_id, channel)
+
+    def read_checkpoint(self, kind: str | None, data: bytes | None, thread_id: str) -> Any:
+        """Return a checkpoint that was stored with its channels. Raises as `read` does."""
+        return self._read(kind, data, thread_id, "checkpoint", channels="channel_values")
+
+    def _read(
+        self,
+        kind: str | None,
+        data: bytes | None,
+        thread_id: str,
+        channel: str,
+        *,
+        channels: str | None = None,
+    ) -> Any:
         reading = _Reading(self._makers, self._by_name)
         try:
             return reading.value(kind, data)
@@ -83,14 +102,42 @@ class PeerValues:
                     f"thread {thread_id!r}, channel {channel!r}: the stored value cannot be read: "
                     f"{error}"
                 ) from None
+        name, path = reading.refused, "$"
+        # What is forged may be anything, and is refused wherever it stands.
+        with suppress(Exception):
+            whole = _outlined(kind, data)
+            parts = {} if channels is None else whole[channels]
+            for place, part in (*parts.items(), (channel, whole)):
+                if (found := reading.found_in(part)) is not None:
+                    name, channel, path = found.name, place, found.path
+                    break
         raise ClassNotAllowed(
-            reading.refused,
+            name,
             thread_id=thread_id,
             channel=channel,
-            path="$",
-            what=f"it holds an object of {reading.refused}, which is not allowed here and was not "
-            f"made; the source was not changed",
+            path=path,
+            what=f"it holds an object of {name}, which is not allowed here and was not made; the "
+            f"source was not changed",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unmade:
+    """An extension as it is stored."""
+
+    code: int
+    data: bytes
+
+
+def _outlined(kind: str | None, data: bytes | None) -> Any:
+    """Return a stored value with nothing made of what it names."""
+    if data is None or kind not in ("msgpack", "json"):
+        return None
+    return json.loads(data) if kind == "json" else _unpacked(bytes(data), _Unmade)
+
+
+def _unpacked(data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
+    return ormsgpack.unpackb(data, ext_hook=hook, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 class _Reading:
@@ -119,18 +166,18 @@ class _Reading:
         return ValueError(name)
 
     def unpacked(self, data: bytes) -> Any:
-        return ormsgpack.unpackb(data, ext_hook=self.made, option=ormsgpack.OPT_NON_STR_KEYS)
+        return _unpacked(data, self.made)
 
     def made(self, code: int, data: bytes) -> Any:
         """Return what an extension stands for: a constructor's name and its arguments."""
         if code == _DELTA:
             return _DeltaSnapshot(self.unpacked(data))
-        if code not in (_SINGLE, _POSITIONAL, _NAMED, _METHOD, _MODEL):
+        if code not in _CALLS:
             raise self.not_allowed(f"the extension {code}")
         module, name, given, *method = self.unpacked(data)
-        make = self.makers.get((module, name))
-        if make is None or (code == _METHOD and method != ["fromisoformat"]):
-            raise self.not_allowed(".".join((module, name, *(method if code == _METHOD else ()))))
+        make = self.maker(code, module, name, method)
+        if make is None:
+            raise self.not_allowed(_called(code, module, name, method))
         if code in (_SINGLE, _METHOD):
             return make(given)
         if code == _POSITIONAL:
@@ -139,20 +186,89 @@ class _Reading:
             return make(*given)
         return make(**given)
 
+    def maker(self, code: int, module: str, name: str, method: list[str]) -> Make | None:
+        known = code != _METHOD or method == ["fromisoformat"]
+        return self.makers.get((module, name)) if known else None
+
     def revived(self, value: dict[str, Any]) -> Any:
         """Return what a JSON object stands for; those with ``lc`` name a constructor."""
-        if "lc" not in value or value.get("type") != "constructor":
+        if not _is_constructor(value):
             return value
         names = value.get("id")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise self.not_allowed(f"{names!r:.80}")
+        make = self.reviver(names)
+        if make is None:
+            raise self.not_allowed(_revived_name(names))
+        return make(*(value.get("args") or ()), **(value.get("kwargs") or {}))
+
+    def reviver(self, names: Any) -> Make | None:
+        if not _are_names(names):
+            return None
         make = self.makers.get((".".join(names[:-1]), names[-1]))
         if make is None and _core(names[0]):
             # Names of langchain have moved between its packages; those of its messages are its own.
             make = self.by_name.get(names[-1])
-        if make is None:
-            raise self.not_allowed(".".join(names))
-        return make(*(value.get("args") or ()), **(value.get("kwargs") or {}))
+        return make
+
+    def found_in(self, value: Any) -> Refused | None:
+        """Return the first name in an outline that is not allowed, with the way to it."""
+        try:
+            self.look(value)
+        except Refused as refused:
+            return refused
+        return None
+
+    def look(self, value: Any, step: Callable[[Any], str] = key_step) -> None:
+        if isinstance(value, _Unmade):
+            self.look_into(value)
+        elif isinstance(value, list):
+            self.look_behind((f"[{number}]", item) for number, item in enumerate(value))
+        elif isinstance(value, dict) and _is_constructor(value):
+            if self.reviver(value.get("id")) is None:
+                raise Refused(_revived_name(value.get("id")))
+            self.look(value.get("args"))
+            self.look(value.get("kwargs"), _field_step)
+        elif isinstance(value, dict):
+            self.look_behind((step(key), item) for key, item in value.items())
+
+    def look_behind(self, items: Iterable[tuple[str, Any]]) -> None:
+        for step, item in items:
+            try:
+                self.look(item)
+            except Refused as refused:
+                refused.inside(step)
+                raise
+
+    def look_into(self, unmade: _Unmade) -> None:
+        code, parts = unmade.code, _unpacked(unmade.data, _Unmade)
+        if code == _DELTA:
+            self.look(parts)
+            return
+        if code not in _CALLS:
+            raise Refused(f"the extension {code}")
+        module, name, given, *method = parts
+        if self.maker(code, module, name, method) is None:
+            raise Refused(_called(code, module, name, method))
+        self.look(given, _field_step if code in (_NAMED, _MODEL) else key_step)
+
+
+def _called(code: int, module: str, name: str, method: list[str]) -> str:
+    return ".".join((module, name, *(method if code == _METHOD else ())))
+
+
+def _is_constructor(value: dict[str, Any]) -> bool:
+    return "lc" in value and value.get("type") == "constructor"
+
+
+def _are_names(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+
+
+def _revived_name(names: Any) -> str:
+    return ".".join(names) if _are_names(names) else f"{names!r:.80}"
+
+
+def _field_step(name: Any) -> str:
+    return f".{name!s:.80}"
 
 
 def _core(module: str) -> bool:

@@ -136,13 +136,12 @@ class SqliteSource:
         key = (thread_id, namespace, checkpoint_id)
         parent_id, kind, data, metadata = _only(self._all("langgraph.checkpoint", key), key)
         rows = self._all(self._writes, key)
-        read = self._values.read
         return PeerCheckpoint(
             namespace,
             checkpoint_id,
             None if parent_id is None else _text(parent_id),
-            _named(read(kind, data, thread_id, "checkpoint")),
-            _named(read("json", metadata, thread_id, "metadata") or {}),
+            _named(self._values.read_checkpoint(kind, data, thread_id)),
+            _named(self._values.read("json", metadata, thread_id, "metadata") or {}),
             [_write(row, self._values, thread_id) for row in rows],
         )
 
