@@ -8,18 +8,24 @@ from __future__ import annotations
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benchmarks.graphs import DeltaState, Talk, TalkApart, take_turns_talking
+import apsw
+
+from benchmarks.content import Writer
+from benchmarks.graphs import DeltaState, TalkApart, take_turns_talking
 from benchmarks.growth import relations_bytes
 from benchmarks.harness import Row, Run, median, show_bytes, show_time, show_times, take_turns
 from benchmarks.ours import SqliteFile
-from benchmarks.peers import open_postgres_saver, open_sqlite_saver, sqlite_file_bytes
+from benchmarks.peers import Graph, open_postgres_saver, open_sqlite_saver, sqlite_file_bytes
 from holdfast.integrations.langgraph import HoldfastSaver
 
 TARGET_SMALLER = 60
 TARGET_FASTER = 2
 TARGET_HISTORY = 5
 _LISTED = 20
+_PER_THREAD = 100
+_DELTA_NOTE = "the delta channel changes the graph's schema; ours has the plain one"
 
 
 def measure(run: Run) -> list[Row]:
@@ -59,7 +65,7 @@ def _sqlite(run: Run) -> list[Row]:
             ratio=f"{show_times(delta_bytes / our_bytes)} smaller",
             target="not larger",
             met=our_bytes <= delta_bytes,
-            note="the delta channel changes the graph's schema; ours has the plain one",
+            note=_DELTA_NOTE,
             values={"peer_bytes": delta_bytes, "our_bytes": our_bytes},
         ),
         _faster(f"{what}: a turn", "SqliteSaver", peer, ours, TARGET_FASTER),
@@ -70,15 +76,16 @@ def _sqlite(run: Run) -> list[Row]:
 
 def _postgres(run: Run) -> list[Row]:
     turns = run.size(250, 40)
-    urls = [run.new_database() for _ in range(2)]
+    urls = [run.new_database() for _ in range(3)]
     with (
         TalkApart(partial(open_postgres_saver, urls[0])) as peer,
-        TalkApart(partial(HoldfastSaver, urls[1])) as ours,
+        TalkApart(partial(open_postgres_saver, urls[1]), schema=DeltaState) as delta,
+        TalkApart(partial(HoldfastSaver, urls[2])) as ours,
     ):
-        take_turns_talking(turns, peer, ours)
-        _same(peer, ours)
+        take_turns_talking(turns, peer, delta, ours)
+        _same(peer, delta, ours)
         histories = _histories(run, peer, ours)
-    peer_bytes, our_bytes = map(relations_bytes, urls)
+    peer_bytes, delta_bytes, our_bytes = map(relations_bytes, urls)
     what = f"LangGraph on PostgreSQL, {turns} turns of two 1 KB messages"
     return [
         Row(
@@ -88,35 +95,86 @@ def _postgres(run: Run) -> list[Row]:
             ratio=f"{show_times(peer_bytes / our_bytes)} smaller",
             values={"peer_bytes": peer_bytes, "our_bytes": our_bytes, "turns": turns},
         ),
+        Row(
+            figure=f"{what}: all tables, beside a delta channel",
+            peer=f"PostgresSaver with DeltaChannel {show_bytes(delta_bytes)}",
+            ours=show_bytes(our_bytes),
+            ratio=f"{show_times(delta_bytes / our_bytes)} smaller",
+            note=_DELTA_NOTE,
+            values={"peer_bytes": delta_bytes, "our_bytes": our_bytes},
+        ),
         _faster(f"{what}: a turn", "PostgresSaver", peer, ours),
+        _faster(f"{what}: a turn, beside a delta channel", "PostgresSaver with DeltaChannel", delta, ours),
         _history(what, "PostgresSaver", histories, None),
-    ]
+    ]  # fmt: skip
 
 
 def _threads(run: Run) -> Row:
-    """List threads after everything but their names and counts was removed."""
-    path, count = run.directory / "langgraph-threads.db", run.size(200, 20)
+    """List threads, and again after the manifests and chunks of all their checkpoints are gone."""
+    path, count = run.directory / "langgraph-threads.db", run.size(1_000, 50)
     with HoldfastSaver(path) as saver:
-        talk = Talk(saver)
-        for number in range(count):
-            talk.thread = {"configurable": {"thread_id": f"talk-{number}"}}
-            talk.turns(1)
-        (times,) = take_turns(run.size(20, 3), saver.list_threads)
-        before = [one.thread_id for one in saver.list_threads()]
+        checkpoint, metadata, versions = Graph().checkpoint(Writer().messages(92))
+        config: Any = {"configurable": {"thread_id": "talk-0", "checkpoint_ns": ""}}
+        stored = saver.put(config, checkpoint, metadata, versions)
+        saver.put_writes(stored, [("messages", Writer().messages(1))], "task")
         file = SqliteFile(path)
-        file.connection.execute("DELETE FROM chunks")
+        _copy_thread(file.connection, count)
+        (times,) = take_turns(run.size(10, 3), saver.list_threads)
+        before = list(saver.list_threads())
+        _remove_payload(file.connection)
         file.close()
-        payload_free = [one.thread_id for one in saver.list_threads()] == before
+        payload_free = list(saver.list_threads()) == before
     assert len(before) == count
+    assert all(one.checkpoints == _PER_THREAD for one in before)
+    size = sum(one.size_bytes for one in before)
     return Row(
-        figure=f"LangGraph on SQLite: listing {count} threads",
+        figure=f"LangGraph on SQLite: listing {count:,} threads of {_PER_THREAD} checkpoints of 100 KB",
         peer="–",
         ours=f"{show_time(median(times))}, {'no' if payload_free else 'with'} payload read",
         target="no payload read",
         met=payload_free,
-        note="LangGraph's checkpointers list threads by listing all their checkpoints",
-        values={"our_seconds": median(times)},
+        note=(
+            f"{show_bytes(size)} of states, which are equal; the same answer comes with neither manifests"
+            " nor chunks; LangGraph's checkpointers list threads by listing all their checkpoints"
+        ),
+        values={"our_seconds": median(times), "threads": count, "size_bytes": size},
     )
+
+
+def _copy_thread(connection: apsw.Connection, count: int) -> None:
+    """Make so many threads of the only one, each with copies of its only checkpoint."""
+    made = {
+        "sessions": {"id": "'talk-' || n"},
+        "session_checkpoints": {
+            "id": "printf('01900000-0000-7000-8000-%012x', n)",
+            "external_id": "external_id || '-' || n",
+            "session_id": f"'talk-' || (n / {_PER_THREAD})",
+            "seq": "seq + n",
+            "name": "'copy-' || n",
+            "label": "label || '-' || (n + 1)",
+        },
+    }
+    with connection:
+        for table, rows in (("sessions", count), ("session_checkpoints", count * _PER_THREAD)):
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            chosen = ", ".join(made[table].get(column, column) for column in columns)
+            connection.execute(
+                f"WITH RECURSIVE numbers (n) AS"
+                f" (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :last)"
+                f" INSERT INTO {table} ({', '.join(columns)})"
+                f" SELECT {chosen} FROM numbers, (SELECT * FROM {table} LIMIT 1)",
+                {"last": rows - 1},
+            )
+
+
+def _remove_payload(connection: apsw.Connection) -> None:
+    """Leave nothing of what a state is made of: other values stand for manifests and references."""
+    with connection:
+        connection.execute(
+            "UPDATE session_checkpoints SET state_snapshot = '\"gone\"', refs = x'00'"
+        )
+        connection.execute("UPDATE checkpoint_writes SET manifest = '\"gone\"', refs = x'00'")
+        connection.execute("DELETE FROM chunks")
 
 
 def _peer_bytes(path: Path) -> int:
