@@ -174,7 +174,7 @@ def test_reading_asks_once_for_each_part_and_never_for_each_checkpoint(url: str)
 def test_threads_and_namespaces_are_read_with_as_many_questions_as_one(url: str) -> None:
     with HoldfastSaver(url) as saver:
         for number in range(40):
-            config = {
+            config: Any = {
                 "configurable": {"thread_id": f"t{number % 8}", "checkpoint_ns": f"n{number}"}
             }
             stored = saver.put(config, checkpoint({"n": number}), {}, {})
