@@ -12,6 +12,13 @@ from benchmarks.content import Message
 from holdfast.savers import CheckpointConfig, CheckpointTuple, open_saver
 
 DEFAULT_THREAD = "thread"
+# What no two checkpoints of a session have in common, for the n-th copy of one.
+CHECKPOINT_COPY = {
+    "id": "printf('01900000-0000-7000-8000-%012x', n)",
+    "seq": "seq + n",
+    "name": "'copy-' || n",
+    "label": "label || '-' || (n + 1)",
+}
 
 
 class OurThread:
@@ -65,6 +72,18 @@ class SqliteFile:
         if size != expected:
             raise RuntimeError(f"{self.path} has {size} bytes and {expected} after a checkpoint")
         return size
+
+    def copy_row(self, table: str, count: int, made: Mapping[str, str]) -> None:
+        """Make ``count`` rows of the first of a table; ``made`` has what differs, as SQL with a number n."""
+        columns = [row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")]
+        chosen = ", ".join(made.get(column, column) for column in columns)
+        self.connection.execute(
+            f"WITH RECURSIVE numbers (n) AS"
+            f" (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :last)"
+            f" INSERT INTO {table} ({', '.join(columns)})"
+            f" SELECT {chosen} FROM numbers, (SELECT * FROM {table} LIMIT 1)",
+            {"last": count - 1},
+        )
 
     def close(self) -> None:
         self.connection.close()

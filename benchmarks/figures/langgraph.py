@@ -10,13 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from benchmarks.content import Writer
 from benchmarks.graphs import DeltaState, TalkApart, take_turns_talking
 from benchmarks.growth import relations_bytes
 from benchmarks.harness import Row, Run, median, show_bytes, show_time, show_times, take_turns
-from benchmarks.ours import SqliteFile
+from benchmarks.ours import CHECKPOINT_COPY, SqliteFile
 from benchmarks.peers import Graph, open_postgres_saver, open_sqlite_saver, sqlite_file_bytes
 from holdfast.integrations.langgraph import HoldfastSaver
 
@@ -118,10 +116,10 @@ def _threads(run: Run) -> Row:
         stored = saver.put(config, checkpoint, metadata, versions)
         saver.put_writes(stored, [("messages", Writer().messages(1))], "task")
         file = SqliteFile(path)
-        _copy_thread(file.connection, count)
+        _copy_thread(file, count)
         (times,) = take_turns(run.size(10, 3), saver.list_threads)
         before = list(saver.list_threads())
-        _remove_payload(file.connection)
+        _remove_payload(file)
         file.close()
         payload_free = list(saver.list_threads()) == before
     assert len(before) == count
@@ -141,40 +139,29 @@ def _threads(run: Run) -> Row:
     )
 
 
-def _copy_thread(connection: apsw.Connection, count: int) -> None:
+def _copy_thread(file: SqliteFile, count: int) -> None:
     """Make so many threads of the only one, each with copies of its only checkpoint."""
-    made = {
-        "sessions": {"id": "'talk-' || n"},
-        "session_checkpoints": {
-            "id": "printf('01900000-0000-7000-8000-%012x', n)",
-            "external_id": "external_id || '-' || n",
-            "session_id": f"'talk-' || (n / {_PER_THREAD})",
-            "seq": "seq + n",
-            "name": "'copy-' || n",
-            "label": "label || '-' || (n + 1)",
-        },
-    }
-    with connection:
-        for table, rows in (("sessions", count), ("session_checkpoints", count * _PER_THREAD)):
-            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            chosen = ", ".join(made[table].get(column, column) for column in columns)
-            connection.execute(
-                f"WITH RECURSIVE numbers (n) AS"
-                f" (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :last)"
-                f" INSERT INTO {table} ({', '.join(columns)})"
-                f" SELECT {chosen} FROM numbers, (SELECT * FROM {table} LIMIT 1)",
-                {"last": rows - 1},
-            )
+    with file.connection:
+        file.copy_row("sessions", count, {"id": "'talk-' || n"})
+        file.copy_row(
+            "session_checkpoints",
+            count * _PER_THREAD,
+            CHECKPOINT_COPY
+            | {
+                "external_id": "external_id || '-' || n",
+                "session_id": f"'talk-' || (n / {_PER_THREAD})",
+            },
+        )
 
 
-def _remove_payload(connection: apsw.Connection) -> None:
+def _remove_payload(file: SqliteFile) -> None:
     """Leave nothing of what a state is made of: other values stand for manifests and references."""
-    with connection:
-        connection.execute(
+    with file.connection:
+        file.connection.execute(
             "UPDATE session_checkpoints SET state_snapshot = '\"gone\"', refs = x'00'"
         )
-        connection.execute("UPDATE checkpoint_writes SET manifest = '\"gone\"', refs = x'00'")
-        connection.execute("DELETE FROM chunks")
+        file.connection.execute("UPDATE checkpoint_writes SET manifest = '\"gone\"', refs = x'00'")
+        file.connection.execute("DELETE FROM chunks")
 
 
 def _peer_bytes(path: Path) -> int:

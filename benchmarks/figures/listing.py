@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import apsw
 import psycopg
 
 from benchmarks.content import Writer
@@ -27,7 +26,7 @@ from benchmarks.harness import (
     show_times,
     take_turns,
 )
-from benchmarks.ours import SqliteFile
+from benchmarks.ours import CHECKPOINT_COPY, SqliteFile
 from benchmarks.peers import Graph, PeerThread, open_postgres_saver, open_sqlite_saver
 from holdfast import SessionManager
 
@@ -50,7 +49,7 @@ def _whole(run: Run) -> Row:
         session = manager.create_session(agent_type="lister")
         first = session.save_checkpoint("first", state={"messages": Writer().messages(920)})
         file = SqliteFile(path)
-        _copy_in_sqlite(file.connection, first.id, count)
+        _copy_in_sqlite(file, count)
         command = ("list-all", str(path), session.id, str(run.size(10, 3)))
         # Here the collector would also look at what earlier figures have left.
         times = json.loads(output_of(python("-m", "benchmarks.worker", *command)))["times"]
@@ -78,7 +77,7 @@ def _sqlite(run: Run) -> Row:
 
     def copy(checkpoint_id: str) -> int:
         file = SqliteFile(path)
-        _copy_in_sqlite(file.connection, checkpoint_id, count)
+        _copy_in_sqlite(file, count)
         size = file.file_bytes()
         file.close()
         return size
@@ -159,24 +158,10 @@ def _fill_peer(peer: PeerThread) -> None:
         peer.put(*graph.checkpoint(messages))
 
 
-def _copy_in_sqlite(connection: apsw.Connection, checkpoint_id: str, count: int) -> None:
-    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({_TABLE})")]
-    made = {
-        "id": "printf('01900000-0000-7000-8000-%012x', n)",
-        "seq": "seq + n",
-        "name": "'copy-' || n",
-        "label": "label || '-' || (n + 1)",
-    }
-    chosen = ", ".join(made.get(column, column) for column in columns)
-    with connection:
-        connection.execute(
-            f"WITH RECURSIVE numbers (n) AS"
-            f" (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)"
-            f" INSERT INTO {_TABLE} ({', '.join(columns)})"
-            f" SELECT {chosen} FROM numbers, {_TABLE} WHERE id = :id",
-            {"count": count - 1, "id": checkpoint_id},
-        )
-        connection.execute("UPDATE sequences SET value = value + ?", (count,))
+def _copy_in_sqlite(file: SqliteFile, count: int) -> None:
+    with file.connection:
+        file.copy_row(_TABLE, count, CHECKPOINT_COPY)
+        file.connection.execute("UPDATE sequences SET value = value + ?", (count,))
 
 
 def _copy_in_postgres(

@@ -151,7 +151,8 @@ class HoldfastRunStates:
     async def load(self, name: str, agent: Agent[Any], **options: Any) -> SavedRun:
         """Return a run without taking it, to show what waits or to record a decision.
 
-        Of one that a worker has, which is ``taken``, no decision can be stored. ``options`` are those of ``RunState.from_json``. Raises `NothingToResume`.
+        Of one that a worker has, which is ``taken``, no decision can be stored. ``options`` are those of
+        ``RunState.from_json``. Raises `NothingToResume`.
         """
         found = await in_thread(self._conversations.read, name, _RUNS)
         if found is None:
