@@ -186,6 +186,15 @@ def test_the_log_of_another_program_is_left_alone(path: Path) -> None:
     assert (copy.read_bytes(), copied_log.read_bytes()) == before
 
 
+def test_a_pipe_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path, 0o644)
+    with pytest.raises(NotADatabase, match="a device or a pipe"):
+        open_store(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
 def test_an_empty_file_becomes_a_database(path: Path) -> None:
     path.touch()
     with SqliteStore(path) as store:

@@ -318,6 +318,9 @@ class DatabaseFile:
             except FileExistsError:
                 pass
         found = self.path.stat()
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            # SQLite would take a device for an empty file, and its owner would get it to himself.
+            raise NotADatabase(f"{self.url}: that is a device or a pipe. {ADVICE[NotADatabase]}")
         if 0 < found.st_size < SMALLEST_PAGE and not stat.S_ISDIR(found.st_mode):
             # SQLite would take it for an empty database and write over it.
             raise NotADatabase(f"{self.url}: the file is too short. {ADVICE[NotADatabase]}")
