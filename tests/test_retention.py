@@ -93,3 +93,9 @@ def test_age_and_bytes_reach_failures_too_and_zero_is_a_bound() -> None:
 def test_an_expired_one_protects_nothing_of_its_session() -> None:
     gone = record(2, expires_at=NOW - timedelta(minutes=1))
     assert removed([record(0), record(1), gone], bounded(keep=1)) == {0, 2}
+
+
+def test_one_of_a_class_that_nobody_knows_stays() -> None:
+    records = [replace(record(0), retention_class="strange"), record(1), record(2)]  # type: ignore[arg-type]
+    harsh = bounded(keep=1, max_age=timedelta(seconds=1), max_bytes=1)
+    assert removed(records, harsh) == {1}

@@ -110,7 +110,10 @@ def plan_prune(
 def _decide(
     record: CheckpointRecord, policy: Policy, now: datetime, place: int, newest: bool
 ) -> Decision:
-    rule = policy.rules[record.retention_class]
+    rule = policy.rules.get(record.retention_class)
+    if rule is None:
+        # Only damage, or somebody else's hand, puts one there: that is no reason to lose it.
+        return Decision(record, True, f"the class {record.retention_class!r} is not known")
     age = now - record.created_at
     if record.pinned:
         return Decision(record, True, "pinned")

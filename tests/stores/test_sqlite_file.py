@@ -604,3 +604,14 @@ def test_connections_of_many_threads_do_not_stay_open(store: SqliteStore, path: 
 def test_a_commit_reaches_the_platter(store: SqliteStore) -> None:
     names = ("synchronous", "fullfsync", "checkpoint_fullfsync")
     assert store._file.read(lambda used: [used.pragma(name) for name in names]) == [2, 1, 1]
+
+
+def test_a_count_at_its_end_is_damage_by_name(path: Path) -> None:
+    with SqliteStore(path) as store:
+        owner = store.create_session(session())
+        plain(path).execute("UPDATE sessions SET lease_token = 9223372036854775807")
+        with pytest.raises(StateCorrupt, match="cannot be understood"):
+            store.acquire_lease(owner.id, "me")
+        plain(path).execute("UPDATE sessions SET chain_length = 9223372036854775807")
+        with pytest.raises(StateCorrupt, match="cannot be understood"):
+            store.put(checkpoint(owner.id))

@@ -50,6 +50,7 @@ CACHE_KIBIBYTES: Final = 16 << 10
 FORK_PATIENCE: Final = 5.0
 # Each costs descriptors and a cache; more threads than this rarely read at the same moment.
 IDLE_CONNECTIONS: Final = 8
+_NOT_UNDERSTOOD: Final = (ValueError, OverflowError)
 SMALLEST_PAGE: Final = 512
 # Seconds between two looks at a lock that another process holds: at first, and later.
 POLL_OFTEN: Final = 0.001
@@ -107,8 +108,9 @@ class DatabaseFile:
         """Return the error that a caller of the store should see for one that came up here."""
         if isinstance(error, apsw.Error):
             return translated(error, self.path, self.url)
-        if isinstance(error, ValueError) and not isinstance(error, HoldfastError):
-            # A time that is none, a text that is no text: SQLite does not look at what it keeps.
+        if isinstance(error, _NOT_UNDERSTOOD) and not isinstance(error, HoldfastError):
+            # A time that is none, a text that is no text, a count at its end: SQLite does not look at
+            # what it keeps.
             return StateCorrupt(
                 f"{self.url}: a row cannot be understood ({error}). Nothing was changed; "
                 f"holdfast doctor --salvage saves the others into a new file"
