@@ -76,6 +76,7 @@ from typing import Any, Final
 
 from holdfast.errors import InvalidConfiguration, StoreNotTrusted
 from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, URL, find_marked, stated_store
+from holdfast.small_files import read_small_file
 
 __all__ = [
     "AGENTS_DIR",
@@ -242,10 +243,11 @@ class Config:
         """The store to open. Raises `StoreNotTrusted` where only the project's own file wants it."""
         if not self.trusted:
             raise StoreNotTrusted(
-                f"{self.project_dir / AGENTS_DIR / CONFIG_FILE} wants all that is saved here to be kept in "
-                f"{without_password(self.stated_url)}, outside of the project, and you have not said that this "
-                f"is right. Nothing was opened, sent or lost. If that store is yours: holdfast init --trust; "
-                f"if not, take the line out, or name your own with --url or {URL}"
+                f"{self.project_dir / AGENTS_DIR / CONFIG_FILE}, or a link beside it, wants all that is saved "
+                f"here to be kept in {without_password(self.stated_url)}, outside of the project, "
+                f"and you have not said that this is right. Nothing was opened, sent or lost. If that store is "
+                f"yours: holdfast init --trust; if not, take the line or the link out, or name your own with "
+                f"--url or {URL}"
             )
         return self.stated_url
 
@@ -309,12 +311,16 @@ def load_config(
     stored = _read_file(root / AGENTS_DIR / CONFIG_FILE)
     chosen = url or stated_store()[0]
     trusted = True
-    if not chosen and "url" in stored:
-        chosen = _from_root(stored["url"], root)
-        trusted = _lies_within(stored["url"], root) or _is_trusted(chosen)
+    if not chosen:
+        wanted = stored.get("url", f"{AGENTS_DIR}/{DATABASE}")
+        chosen = _from_root(wanted, root)
+        if not _lies_within(wanted, root):
+            # A link is trusted for where it leads.
+            chosen = chosen if "url" in stored else os.path.realpath(chosen)
+            trusted = _is_trusted(chosen)
     return Config(
         project_dir=root,
-        stated_url=str(chosen or root / AGENTS_DIR / DATABASE),
+        stated_url=str(chosen),
         trusted=trusted,
         tenant=tenant or stated_store()[1] or stored.get("tenant"),
         retention=stored.get("retention", {}),
@@ -372,7 +378,7 @@ def _is_trusted(url: str) -> bool:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(read_small_file(path).decode())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -173,3 +173,69 @@ def test_without_a_place_for_it_nothing_is_confirmed(
         prepare_project(clone, trust=True)
     assert not load_config(clone).trusted
     assert not os.path.lexists(tmp_path / "outside.db")
+
+
+@pytest.fixture
+def private(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of one's own beside the clone, with a checkpoint."""
+    project = clone.with_name("private")
+    project.mkdir()
+    with monkeypatch.context() as there:
+        there.chdir(project)
+        cli = CommandLine(project)
+        cli.ok("init")
+        cli.ok("save", "secret plan", "--agent-type", "me", "--state", "-", stdin="{}")
+    return project
+
+
+def what_lies_in(folder: Path) -> dict[str, bytes]:
+    return {str(one): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+@pytest.mark.parametrize("linked", [".agents", ".agents/sessions.db"])
+def test_a_link_in_a_clone_does_not_lead_into_another_project(
+    clone: Path, private: Path, linked: str
+) -> None:
+    link = clone / linked
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(private / linked)
+    before = what_lies_in(private)
+    cli = CommandLine(clone)
+    for words in (["log"], ["status"], ["save", "one", "--agent-type", "x"], ["init"]):
+        refused = cli(*words)
+        assert refused.code == 6, words
+        assert "secret plan" not in refused.out
+    event = {"hook_event_name": "SessionStart", "session_id": "a1", "cwd": str(clone)}
+    done = run_hook("--agent", "claude-code", cwd=clone, stdin=json.dumps(event).encode())
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert what_lies_in(private) == before
+    # Whose both are can say so.
+    cli.ok("init", "--trust")
+    assert "secret plan" in cli.ok("log")
+
+
+def test_hooks_leave_nothing_where_a_link_leads(clone: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (clone / ".agents").mkdir(exist_ok=True)
+    (clone / ".agents" / "hooks").symlink_to(other)
+    for name in ("SessionStart", "UserPromptSubmit", "Stop"):
+        event = {"hook_event_name": name, "session_id": "a1", "cwd": str(clone), "prompt": "mine"}
+        done = run_hook("--agent", "claude-code", cwd=clone, stdin=json.dumps(event).encode())
+        assert done.returncode == 0
+    assert os.listdir(other) == []
+    assert "is a link" in FallbackLog(clone).entries()[-1].message
+
+
+@pytest.mark.parametrize("name", ["holdfast.toml", "holdfast-errors.log"])
+@pytest.mark.parametrize("kind", ["endless", "pipe"])
+def test_what_is_no_file_is_neither_read_nor_waited_for(clone: Path, name: str, kind: str) -> None:
+    path = clone / ".agents" / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    told = CommandLine(clone)("status")
+    assert "not a regular file" in told.out + told.err

@@ -6,6 +6,7 @@ It lies beside the database in ``.agents``, so that ``holdfast status`` finds it
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import AGENTS_DIR
+from holdfast.small_files import read_small_file
 
 FILE_NAME: Final = "holdfast-errors.log"
 MAX_BYTES: Final = 256 * 1024
@@ -56,6 +58,8 @@ class FallbackLog:
         values = asdict(entry) | {"message": entry.message[:_MESSAGE_CHARACTERS]}
         line = json.dumps(values).encode() + b"\n"
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.path.parent.is_symlink():
+            raise OSError(errno.ELOOP, "is a link; nothing was written", str(self.path.parent))
         with suppress(FileNotFoundError):
             if self.path.stat().st_size + len(line) > self._max_bytes:
                 self.path.replace(self._older)
@@ -75,7 +79,7 @@ class FallbackLog:
         """
         for path in (self._older, self.path):
             with suppress(FileNotFoundError):
-                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                lines = _lines(path)
                 kept = [line for line in lines if _stays(_entry(line), tenant, sessions)]
                 if len(kept) < len(lines):
                     aside = path.with_name(f"{path.name}.{os.getpid()}.new")
@@ -93,7 +97,7 @@ class FallbackLog:
         found: list[Entry] = []
         for path in (self._older, self.path):
             try:
-                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                lines = _lines(path)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -101,6 +105,10 @@ class FallbackLog:
                 continue
             found += [_entry(line) for line in lines if line.strip()]
         return found
+
+
+def _lines(path: Path) -> list[str]:
+    return read_small_file(path).decode("utf-8", "replace").splitlines()
 
 
 def _entry(line: str) -> Entry:

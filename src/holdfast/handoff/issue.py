@@ -22,6 +22,7 @@ from holdfast.handoff.files import create_new, inside
 from holdfast.handoff.session_log import last_session_log
 from holdfast.model import utc_now
 from holdfast.sessions import Session, SessionManager
+from holdfast.small_files import read_small_file
 
 FOLDER: Final = Path(AGENTS_DIR, "sessions", "handoffs")
 _ISSUE: Final = re.compile(r"#?([A-Za-z0-9][A-Za-z0-9._-]{0,63})")
@@ -73,7 +74,7 @@ def _template(project_dir: Path, chosen: str | Path | None) -> str:
     if not chosen:
         return (files("holdfast.handoff") / "issue.md").read_text(encoding="utf-8")
     try:
-        return (project_dir / chosen).read_text(encoding="utf-8")
+        return read_small_file(project_dir / chosen).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise HandoffRefused(
             f"the template {chosen} cannot be read: {error}. Nothing was written"

@@ -26,6 +26,7 @@ from holdfast.hooks.tools import Use, use_of
 from holdfast.places import stated_store
 from holdfast.sessions import Session, SessionManager
 from holdfast.workspace.glance import remember, stamp
+from holdfast.workspace.notes import read_bytes
 
 LEASE: Final = timedelta(hours=1)
 _SHORT_SECONDS: Final = 2.0
@@ -42,6 +43,8 @@ def act(event: Event, root: str) -> str | None:
         if desk.exists():
             desk.write_note({"enabled": False, **_checked(toml)})
         return None
+    # Before anything is written: a link may lead out of the project.
+    _ = config.url
     _make_private(config)
     patience = float(settings.seconds)
     if event.agent == "codex" and event.kind == events.SESSION_END:
@@ -244,7 +247,7 @@ class _Acting:
 
         path = Path(self.desk.root, AGENTS_DIR, "workspace.git", "last.json")
         try:
-            return remember(self.desk.root, json.loads(path.read_bytes()))
+            return remember(self.desk.root, json.loads(read_bytes(path)))
         except (OSError, ValueError, TypeError, AttributeError, RecursionError, SnapshotCorrupt):
             # A note of somebody else's making: the next process has to look for itself.
             return None

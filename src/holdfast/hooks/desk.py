@@ -9,11 +9,13 @@ stored, so a kill in between loses nothing.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
 from holdfast.hooks.reading import loads
 from holdfast.places import AGENTS_DIR
+from holdfast.small_files import read_small_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,11 +58,14 @@ class Desk:
 
     def exists(self) -> bool:
         """Whether hooks ever worked in this project."""
-        return os.path.isdir(self.folder) and not os.path.islink(self.folder)
+        links = (self.folder, os.path.dirname(self.folder))
+        return os.path.isdir(self.folder) and not any(map(os.path.islink, links))
 
     def prepare(self) -> None:
-        """Make the directory, for its owner only."""
+        """Make the directory, for its owner only. Raises `OSError` where a link leads somewhere else."""
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        if os.path.islink(self.folder):
+            raise OSError(errno.ELOOP, "is a link; nothing was written", self.folder)
 
     # The note --------------------------------------------------------------------------------
 
@@ -221,9 +226,7 @@ def _is_file_at(handle: int, path: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    handle = os.open(path, os.O_RDONLY | _FLAGS)
-    with open(handle, "rb") as file:
-        return file.read()
+    return read_small_file(path, follow=False)
 
 
 def _remove(path: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.hooks.events import Event
 from holdfast.places import AGENTS_DIR
 from holdfast.redaction.glance import may_hold_secret
+from holdfast.small_files import read_small_file
 
 _SETTINGS = "holdfast.toml"
 # Of what a tool is called with, what may be written down: not the contents of files.
@@ -65,7 +66,6 @@ def without_secrets(event: Event, root: str) -> Event:
 def _has_patterns(root: str) -> bool:
     """Tell whether the project has rules of its own, which a glance does not know."""
     try:
-        with open(os.path.join(root, AGENTS_DIR, _SETTINGS), "rb") as file:
-            return b"redaction" in file.read()
+        return b"redaction" in read_small_file(os.path.join(root, AGENTS_DIR, _SETTINGS))
     except OSError:
         return False

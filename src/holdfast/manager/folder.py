@@ -26,6 +26,7 @@ from holdfast.errors import IntegrityError
 from holdfast.ids import new_id
 from holdfast.manager.documents import FEATURE_COPY, FOLDER, save_point
 from holdfast.sessions import Checkpoint
+from holdfast.small_files import read_small_file
 
 METADATA: Final = "metadata.json"
 _MARK: Final = ".holdfast"
@@ -73,7 +74,7 @@ class Folder:
                 shutil.rmtree(entry.path)
                 continue
             with suppress(OSError, ValueError, AttributeError, RecursionError):
-                mark = json.loads(Path(entry.path, _MARK).read_bytes())
+                mark = json.loads(read_small_file(Path(entry.path, _MARK)))
                 if mark.get("session") == self._session_id:
                     found[entry.name] = str(mark.get("checkpoint"))
         return found

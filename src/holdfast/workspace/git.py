@@ -25,6 +25,7 @@ from holdfast.errors import (
     SnapshotNotFound,
     WorkspaceRefused,
 )
+from holdfast.small_files import read_small_file
 from holdfast.workspace.base import (
     STORE,
     Change,
@@ -418,6 +419,6 @@ def _uses_sha256(repository: Repository | None) -> bool:
     if repository is None:
         return False
     with suppress(OSError):
-        config = (repository.common_dir / "config").read_bytes().lower()
+        config = read_small_file(repository.common_dir / "config").lower()
         return b"objectformat = sha256" in config
     return False

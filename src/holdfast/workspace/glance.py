@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 
 from holdfast.places import AGENTS_DIR
+from holdfast.small_files import read_small_file
 from holdfast.workspace.environment import STORE_SETTINGS, inherited, variables_for
 
 TYPE_CHECKING = False
@@ -124,8 +125,7 @@ def _inside_repository(root: str) -> bool:
 def _branch(root: str) -> str | None:
     """Return the file that says which commit HEAD is at, if HEAD is a branch."""
     try:
-        with open(os.path.join(root, ".git", "HEAD"), encoding="utf-8") as file:
-            text = file.read(4096)
+        text = read_small_file(os.path.join(root, ".git", "HEAD")).decode()
     except (OSError, ValueError):
         return None
     return f".git/{text[5:].strip()}" if text.startswith("ref: ") else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.config import AGENTS_DIR, DATABASE
+from holdfast.small_files import read_small_file
 from holdfast.workspace.base import NEVER_CAPTURED, STORE
 from holdfast.workspace.paths import join, split
 from holdfast.workspace.process import Deadline, Git
@@ -48,7 +49,7 @@ def _rules(path: Path) -> list[str]:
     try:
         if path.is_symlink():
             return []
-        text = path.read_text("utf-8", "surrogateescape")
+        text = read_small_file(path).decode("utf-8", "surrogateescape")
     except (OSError, ValueError):
         return []
     return [line.rstrip("\r") for line in text.split("\n") if line and not line.startswith("#")]

@@ -7,9 +7,13 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from holdfast.durable import sync_directory
+from holdfast.small_files import read_small_file
+
+# One has the marks of all files of a project.
+_MOST_BYTES: Final = 1 << 30
 
 
 class Notes:
@@ -21,7 +25,7 @@ class Notes:
     def read(self, name: str) -> dict[str, Any]:
         """Return a document, empty when it is missing or unreadable."""
         try:
-            note = json.loads((self._folder / name).read_bytes())
+            note = json.loads(read_small_file(self._folder / name, most=_MOST_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
         return note if isinstance(note, dict) else {}
@@ -54,7 +58,7 @@ class Notes:
 def read_bytes(path: Path) -> bytes:
     """Return what a small file says, nothing when it cannot be read."""
     try:
-        return path.read_bytes()
+        return read_small_file(path, most=_MOST_BYTES)
     except OSError:
         return b""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceError
+from holdfast.small_files import read_small_file
 from holdfast.workspace.base import NEVER_CAPTURED, GitState
 from holdfast.workspace.paths import split
 from holdfast.workspace.process import Deadline, Git, finish
@@ -97,7 +98,7 @@ class Repository:
         """Return what changes when the repository's settings do, None where others are included."""
         files = (self.common_dir / "config", self.git_dir / "config.worktree")
         try:
-            if any(b"include" in file.read_bytes().lower() for file in files if file.exists()):
+            if any(b"include" in read_small_file(file).lower() for file in files if file.exists()):
                 return None
         except OSError:
             return None
@@ -131,7 +132,7 @@ class Repository:
 
     def head(self) -> str:
         """Return HEAD as it stands in its file: ``ref: refs/heads/…`` or a commit."""
-        return (self.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
+        return _text(self.git_dir / "HEAD").strip()
 
 
 _KNOWN: Final[dict[tuple[Repository, Mark], tuple[str, ...]]] = {}
@@ -209,13 +210,17 @@ def stamp(path: Path) -> list[int]:
     return [looked.st_mtime_ns, looked.st_ctime_ns, looked.st_size, looked.st_ino]
 
 
+def _text(path: Path) -> str:
+    return read_small_file(path).decode("utf-8", "surrogateescape")
+
+
 def _git_dir(dot_git: Path) -> Path | None:
     """Return the directory that a ``.git`` stands for: itself, or what a ``.git`` file names."""
     try:
         if dot_git.is_dir():
             found = dot_git
         elif dot_git.is_file():
-            text = dot_git.read_text("utf-8", "surrogateescape")
+            text = _text(dot_git)
             if not text.startswith("gitdir: "):
                 return None
             found = dot_git.parent / text.removeprefix("gitdir: ").rstrip("\r\n")
@@ -228,7 +233,7 @@ def _git_dir(dot_git: Path) -> Path | None:
 
 def _common_dir(git_dir: Path) -> Path:
     try:
-        text = (git_dir / "commondir").read_text("utf-8", "surrogateescape")
+        text = _text(git_dir / "commondir")
     except OSError:
         return git_dir
     return git_dir / text.rstrip("\r\n")

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.small_files import read_small_file
 from holdfast.workspace.base import GitState
 from holdfast.workspace.paths import within
 from holdfast.workspace.process import Deadline, finish
@@ -152,7 +153,9 @@ def _reference(repository: Repository, name: str) -> list[Any] | None:
     if ".." in Path(name).parts:
         return None
     try:
-        text = (repository.common_dir / name).read_text("utf-8", "surrogateescape").strip()
+        text = (
+            read_small_file(repository.common_dir / name).decode("utf-8", "surrogateescape").strip()
+        )
     except OSError:
         return stamp(repository.common_dir / "packed-refs")
     return None if text.startswith("ref:") else [text]

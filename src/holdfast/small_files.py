@@ -1,0 +1,30 @@
+"""Reading the small files of a project, where anybody may have put something else in their place.
+
+A link to a device without an end would fill the memory of whoever reads it, and a pipe that nobody writes to
+would hold him for ever. So they are opened without waiting, have to be regular files, and have a size that
+such files have.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+MOST_BYTES = 16 * 1024 * 1024
+_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def read_small_file(
+    path: str | os.PathLike[str], *, follow: bool = True, most: int = MOST_BYTES
+) -> bytes:
+    """Return what a file holds. Raises `OSError`, also for what is no file or a very large one."""
+    flags = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(path, os.O_RDONLY | _WITHOUT_WAITING | flags)
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, "too large for what it is", os.fspath(path))
+        return file.read(most)
