@@ -140,11 +140,13 @@ add_dict(PyObject *found, PyObject *value, PyObject *attributes)
     return added;
 }
 
-/* Whether the name is that of all attributes together. */
+/* The name of all attributes together. Names are those of attributes, which Python keeps once each. */
+static PyObject *all_attributes;
+
 static int
 is_all(PyObject *name)
 {
-    return PyUnicode_GetLength(name) == 8 && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+    return name == all_attributes;
 }
 
 static PyObject *
@@ -249,15 +251,21 @@ plain_outline(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 /* fits ---------------------------------------------------------------------------------------- */
 
-/* How far an outline has been read, and whether what it is compared with must be nobody else's. Then, of some
- * classes that were met: where their objects keep weak references. */
+/* A class that was met: where its objects keep weak references, 0 if nowhere, and whether their attributes are
+ * looked up as usual, unless there is none. */
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t weak_offset;
+    int is_usual;
+} Kind;
+
+/* How far an outline has been read, and whether what it is compared with must be nobody else's. */
 #define KINDS 4
 typedef struct {
     PyObject *marks;
     Py_ssize_t at;
     int unshared;
-    PyTypeObject *kinds[KINDS];
-    Py_ssize_t weak_offsets[KINDS];
+    Kind kinds[KINDS];
 } Reading;
 
 static PyObject *
@@ -320,30 +328,53 @@ is_that_dict(Reading *known, PyObject *value)
     return same;
 }
 
-/* Return where objects of a class keep weak references, 0 if nowhere. */
-static Py_ssize_t
-weak_offset(Reading *known, PyTypeObject *kind)
+static int
+look_at(Kind *kind, PyTypeObject *type)
 {
+    PyObject *offset = PyObject_GetAttrString((PyObject *)type, "__weakrefoffset__");
+    PyObject *way = PyObject_GetAttrString((PyObject *)type, "__getattribute__");
+    PyObject *usual = PyObject_GetAttrString((PyObject *)&PyBaseObject_Type, "__getattribute__");
+    kind->weak_offset = offset == NULL ? -1 : PyLong_AsSsize_t(offset);
+    kind->is_usual = way == usual;
+    kind->type = PyErr_Occurred() ? NULL : type;
+    Py_XDECREF(offset);
+    Py_XDECREF(way);
+    Py_XDECREF(usual);
+    return kind->type == NULL ? -1 : 0;
+}
+
+/* Return what is known of the class of an object, NULL with an exception set. */
+static Kind *
+kind_of(Reading *known, PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
     int at = 0;
-    while (at < KINDS - 1 && known->kinds[at] != NULL && known->kinds[at] != kind)
+    while (at < KINDS - 1 && known->kinds[at].type != NULL && known->kinds[at].type != type)
         at++;
-    if (known->kinds[at] != kind) {
-        PyObject *number = PyObject_GetAttrString((PyObject *)kind, "__weakrefoffset__");
-        known->weak_offsets[at] = number == NULL ? -1 : PyLong_AsSsize_t(number);
-        Py_XDECREF(number);
-        known->kinds[at] = PyErr_Occurred() ? NULL : kind;
-    }
-    return known->weak_offsets[at];
+    Kind *kind = &known->kinds[at];
+    return kind->type != type && look_at(kind, type) ? NULL : kind;
 }
 
 /* Tell whether somebody could get at an object or a set by a weak reference. */
 static int
-is_weakly_held(Reading *known, PyObject *value)
+is_weakly_held(Kind *kind, PyObject *value)
 {
-    Py_ssize_t offset = weak_offset(known, Py_TYPE(value));
-    if (PyErr_Occurred())
-        return -1;
+    Py_ssize_t offset = kind->weak_offset;
     return offset != 0 && *(PyObject **)((char *)value + offset) != NULL;
+}
+
+/* Return an attribute as `attribute` does, past the ways of a class for those that are not there. */
+static PyObject *
+usual_attribute(PyObject *value, PyObject *name)
+{
+    if (is_all(name))
+        return attribute(value, name);
+    PyObject *found = PyObject_GenericGetAttr(value, name);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        return PyObject_GetAttr(value, name);
+    }
+    return found;
 }
 
 /* Tell whether somebody may have given an object more than its names say. */
@@ -357,24 +388,33 @@ static int
 is_that_set(Reading *known, PyObject *value)
 {
     PyObject *frozen = next_mark(known);
-    int weakly = known->unshared ? is_weakly_held(known, value) : 0;
-    if (frozen == NULL || weakly != 0)
-        return frozen == NULL || weakly < 0 ? -1 : 0;
-    int texts = has_texts(value);
-    return texts == 1 ? PyObject_RichCompareBool(value, frozen, Py_EQ) : texts;
+    Kind *kind = kind_of(known, value);
+    if (frozen == NULL || kind == NULL)
+        return -1;
+    if (PySet_Size(value) != PySet_Size(frozen) || (known->unshared && is_weakly_held(kind, value)))
+        return 0;
+    PyObject *items = PyObject_GetIter(value), *item;
+    int same = items == NULL ? -1 : 1;
+    while (same == 1 && (item = PyIter_Next(items)) != NULL) {
+        same = Py_TYPE(item) == &PyUnicode_Type ? PySet_Contains(frozen, item) : 0;
+        Py_DECREF(item);
+    }
+    Py_XDECREF(items);
+    return PyErr_Occurred() ? -1 : same;
 }
 
 static int
 is_that_object(Reading *known, PyObject *value)
 {
     PyObject *names = next_mark(known);
-    int same = names == NULL ? -1 : 1;
-    if (same == 1 && known->unshared) {
-        int weakly = is_weakly_held(known, value);
-        same = weakly < 0 ? -1 : !weakly && !may_have_more(names);
-    }
-    for (Py_ssize_t at = 0; same == 1 && at < PyTuple_Size(names); at++) {
-        PyObject *part = attribute(value, PyTuple_GetItem(names, at));
+    Kind *kind = kind_of(known, value);
+    if (names == NULL || kind == NULL)
+        return -1;
+    int same = !known->unshared || !(is_weakly_held(kind, value) || may_have_more(names));
+    /* Taken here: objects inside may need the room of this kind. */
+    PyObject *(*part_of)(PyObject *, PyObject *) = kind->is_usual ? usual_attribute : attribute;
+    for (Py_ssize_t at = 0, end = PyTuple_Size(names); same == 1 && at < end; at++) {
+        PyObject *part = part_of(value, PyTuple_GetItem(names, at));
         same = is_that(known, part, 2);
         Py_XDECREF(part);
     }
@@ -387,6 +427,9 @@ is_that_container(Reading *known, PyObject *mark, PyObject *value)
     PyObject *kind = mark == OBJECT ? next_mark(known) : mark;
     if (kind != (PyObject *)Py_TYPE(value))
         return kind == NULL ? -1 : 0;
+    /* Most containers in messages are empty. */
+    if ((mark == DICT && PyDict_Size(value) == 0) || (mark == LIST && PyList_Size(value) == 0))
+        return is_length(known, 0);
     if (Py_EnterRecursiveCall(" while a list was compared"))
         return -1;
     Py_INCREF(value);
@@ -597,5 +640,6 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit__plain(void)
 {
-    return PyModuleDef_Init(&definition);
+    all_attributes = PyUnicode_InternFromString("__dict__");
+    return all_attributes == NULL ? NULL : PyModuleDef_Init(&definition);
 }
