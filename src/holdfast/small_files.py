@@ -27,4 +27,5 @@ def read_small_file(
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         if found.st_size > most:
             raise OSError(errno.EFBIG, "too large for what it is", os.fspath(path))
-        return file.read(most)
+        # Room is made for all that is asked for, so no more than there is.
+        return file.read(found.st_size)

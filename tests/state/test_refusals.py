@@ -6,6 +6,7 @@ import datetime as dt
 import inspect
 import sys
 import threading
+import tracemalloc
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -318,3 +319,21 @@ def test_a_root_that_cannot_be_read_is_named() -> None:
 def test_every_mapping_is_a_state(kind: Any) -> None:
     plain = {"a": 1, "text": "x" * 5000}
     assert StateEncoder().encode(kind(plain)).manifest == StateEncoder().encode(plain).manifest
+
+
+def test_what_would_take_too_much_memory_is_neither_stored_nor_parsed() -> None:
+    # Three bytes of text each, and more than seventy of memory.
+    state = {"many": [{} for _ in range(100_000)]}
+    with pytest.raises(StateNotSerializable, match="so many small values"):
+        StateEncoder(max_bytes=1_000_000).encode(state)
+    encoded = StateEncoder().encode(state)
+    payload = Payload(encoded.manifest, encoded.refs)
+    chunks = {digest: bytes(data) for digest, data in encoded.chunks.items()}
+    tracemalloc.start()
+    try:
+        with pytest.raises(StateTooLarge, match="very many small values"):
+            decode_state(payload, lambda wanted: chunks, max_bytes=1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    assert decode_state(payload, lambda wanted: chunks).state == state

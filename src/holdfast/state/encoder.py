@@ -20,11 +20,11 @@ import orjson
 from holdfast.errors import StateNotSerializable
 from holdfast.model import Buffer, Payload
 from holdfast.state.cache import ChunkCache
-from holdfast.state.codec import compact, dump, dump_items
+from holdfast.state.codec import compact, dump, dump_items, parsed_bytes
 from holdfast.state.document import seal_of, write_manifest
 from holdfast.state.known import KnownList, NoRoom
 from holdfast.state.plain import is_plain
-from holdfast.state.reader import MAX_STATE_BYTES, large_values
+from holdfast.state.reader import MAX_STATE_BYTES, UNSUSPECTED, large_values
 from holdfast.state.refs import ReadChunks
 from holdfast.state.screen import Screen
 from holdfast.state.sequence import Layout, append, known_layout, lay_out, tail_leaves
@@ -131,7 +131,7 @@ class StateEncoder:
             tagged(around, "context")
             raise
         except _TooLarge as error:
-            reason = f"has {error} bytes or more, and the limit is {self._max_bytes}"
+            reason = f"has {error}, and the limit is {self._max_bytes} bytes"
             raise StateNotSerializable("$", reason) from None
         except RecursionError:
             reason = "nested too deeply for what is left of the call stack"
@@ -369,6 +369,10 @@ class _Encoding:
 
     def place(self, keys: Keys, kind: str, content: Buffer, json_bytes: int) -> bytes:
         """Store ``content`` as a sequence and return its placeholder."""
+        if len(content) > self.max_bytes * UNSUSPECTED and kind.startswith(("json", "list")):
+            taken = parsed_bytes(bytes(content))
+            if taken > 2 * self.max_bytes:
+                raise _TooLarge(f"so many small values that they take {taken} bytes of memory")
         old = self.old.get(keys)
         before = old.layout if old is not None and _family(old.kind) == _family(kind) else None
         return self.add(keys, _Sequence(kind, lay_out(content, before), json_bytes))
@@ -379,7 +383,7 @@ class _Encoding:
             raise _TooManySequences
         self.content_bytes += sum(ref.length for ref in sequence.layout.top)
         if self.content_bytes > self.max_bytes:
-            raise _TooLarge(self.content_bytes)
+            raise _TooLarge(f"{self.content_bytes} bytes or more")
         placeholder = b'{"$t":"ref","v":%d}' % number
         self.fresh[keys] = sequence
         self.hidden += sequence.json_bytes - len(placeholder)

@@ -16,7 +16,7 @@ from holdfast.collector import collection_paused
 from holdfast.errors import StateCorrupt, StateTooLarge
 from holdfast.model import Payload
 from holdfast.state.cache import NO_CACHE, ChunkCache
-from holdfast.state.codec import array_of, load_json
+from holdfast.state.codec import array_of, load_json, parsed_bytes
 from holdfast.state.document import read_manifest
 from holdfast.state.refs import (
     ReadChunks,
@@ -30,6 +30,9 @@ from holdfast.state.stored import StoredList
 from holdfast.state.tags import MARK, MAX_DEPTH, untagged
 
 MAX_STATE_BYTES: Final = 1 << 30
+# Parsed, a text may take many times its bytes. What has fewer than this part of the limit cannot take more than
+# twice the limit, and is not looked at.
+UNSUSPECTED: Final = 1 / 64
 _BEGINNING: Final = 64
 
 # Lists that were parsed, by their kind, how deep they may go and how they begin: the leaves of their texts, and
@@ -126,7 +129,7 @@ def large_values(
             kind = reading.kinds[number]
             yield keys, kind, reading.leaves[number]
             if kind == "json+":
-                pending.append((keys, load_json(reading.content(number), "a stored value")))
+                pending.append((keys, reading.parsed(number, "a stored value")))
         elif MARK not in value:
             pending.extend(((*keys, key), item) for key, item in value.items())
 
@@ -142,6 +145,9 @@ class _Reading:
         total = sum(ref.length for _, refs in sequences for ref in refs)
         if total > max_bytes:
             raise StateTooLarge(f"the state has {total} bytes, the limit is {max_bytes}")
+        self.max_bytes = max_bytes
+        self.memory_left = 2 * max_bytes
+        self.is_suspect = total > max_bytes * UNSUSPECTED
         if cache is None or total > cache.max_bytes // 2:
             # What would push itself out again is not worth keeping.
             cache = NO_CACHE
@@ -258,8 +264,22 @@ class _Reading:
         self.lists[beginning] = (leaves, items)
         return items
 
+    def parsed(self, number: int, what: str) -> Any:
+        """Return the values of a sequence's text."""
+        return self.parse(self.content(number), what)
+
+    def parse(self, text: bytes, what: str) -> Any:
+        if self.is_suspect:
+            self.memory_left -= parsed_bytes(text)
+            if self.memory_left < 0:
+                raise StateTooLarge(
+                    f"the state would take more than {2 * self.max_bytes} bytes of memory: it is made of very "
+                    f"many small values, and the limit is {self.max_bytes} bytes"
+                )
+        return load_json(text, what)
+
     def items(self, text: bytes, kind: str, room: int) -> list[Any]:
-        items = load_json(text, "a stored list")
+        items = self.parse(text, "a stored list")
         return cast("list[Any]", untagged(items, room) if kind == "list+" else items)
 
     def grown(
@@ -295,9 +315,9 @@ class _Reading:
         if kind in ("list", "list+"):
             return self.list_(number, kind, room)
         if kind == "json":
-            return load_json(self.content(number), "a stored value")
+            return self.parsed(number, "a stored value")
         if kind == "json+":
-            document = load_json(self.content(number), "a stored value")
+            document = self.parsed(number, "a stored value")
             if type(document) is dict and document.get(MARK) == "ref":
                 raise StateCorrupt("a stored value is nothing but a reference to another")
             return self.resolve(document, room)
@@ -327,7 +347,7 @@ class _Outline(_Reading):
         skeleton = self.manifest.state
         if skeleton.get(MARK) == "ref":
             # The state as a whole was large even without its large parts.
-            skeleton = load_json(self.content(self.sequence(skeleton.get("v"))), "a stored state")
+            skeleton = self.parsed(self.sequence(skeleton.get("v")), "a stored state")
             if type(skeleton) is not dict:
                 raise StateCorrupt("the stored state is not a dict")
         for key, item in skeleton.items():
