@@ -323,7 +323,7 @@ def test_every_mapping_is_a_state(kind: Any) -> None:
 
 def test_what_would_take_too_much_memory_is_neither_stored_nor_parsed() -> None:
     # Three bytes of text each, and more than seventy of memory.
-    state = {"many": [{} for _ in range(100_000)]}
+    state: dict[str, Any] = {"many": [{} for _ in range(100_000)]}
     with pytest.raises(StateNotSerializable, match="so many small values"):
         StateEncoder(max_bytes=1_000_000).encode(state)
     encoded = StateEncoder().encode(state)
