@@ -24,7 +24,7 @@ from tests.fuzz.record import Record
 from tests.fuzz.runs import FOUND, Runs
 
 # What Python, the packages and the counters of coverage take before a decoder takes anything.
-_RESTING_MEGABYTES: Final = 400
+_RESTING_MEGABYTES: Final = 160
 # With --until, so often another decoder gets its turn.
 _SLOT: Final = 300
 

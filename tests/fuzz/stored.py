@@ -123,10 +123,10 @@ def read_state(data: bytes) -> None:
     payload, read = stored(data)
     for way in (
         lambda: decode_state(payload, read, max_bytes=MEMORY_LIMIT),
-        lambda: outline_state(payload, read, whole={"x"}),
+        lambda: outline_state(payload, read, whole={"x"}, max_bytes=MEMORY_LIMIT),
         lambda: decode_states([payload, payload], read, max_bytes=MEMORY_LIMIT),
-        lambda: list(large_values(payload, read)),
-        lambda: StateEncoder().adopt(payload, read),
+        lambda: list(large_values(payload, read, max_bytes=MEMORY_LIMIT)),
+        lambda: StateEncoder(max_bytes=MEMORY_LIMIT).adopt(payload, read),
     ):
         with suppress(HoldfastError):
             way()

@@ -165,7 +165,7 @@ class StateEncoder:
         self._memory = _Memory(
             {
                 keys: _Sequence(kind, known_layout(leaves))
-                for keys, kind, leaves in large_values(payload, read_chunks, cache)
+                for keys, kind, leaves in large_values(payload, read_chunks, cache, self._max_bytes)
             },
             seal=seal_of(payload.manifest),
         )

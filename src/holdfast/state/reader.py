@@ -71,12 +71,13 @@ def outline_state(
     *,
     cache: ChunkCache | None = None,
     whole: Collection[str] = (),
+    max_bytes: int = MAX_STATE_BYTES,
 ) -> DecodedState:
     """Return a state whose large lists are not read: a `StoredList` stands for each.
 
     The values of the keys in ``whole`` are read all the same, and so is the context.
     """
-    return _Outline(payload, read_chunks, cache, MAX_STATE_BYTES, frozenset(whole)).decode()
+    return _Outline(payload, read_chunks, cache, max_bytes, frozenset(whole)).decode()
 
 
 def decode_states(
@@ -108,13 +109,16 @@ def decode_states(
 
 
 def large_values(
-    payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
+    payload: Payload,
+    read_chunks: ReadChunks,
+    cache: ChunkCache | None = None,
+    max_bytes: int = MAX_STATE_BYTES,
 ) -> Iterator[tuple[tuple[str, ...], str, list[Ref]]]:
     """Yield where each sequence stands in a stored state, its kind and its leaves.
 
     Only the outline is read: index chunks, and texts that hold placeholders.
     """
-    reading = _Reading(payload, read_chunks, cache, MAX_STATE_BYTES)
+    reading = _Reading(payload, read_chunks, cache, max_bytes)
     reading.expand()
     pending: list[tuple[tuple[str, ...], Any]] = [
         (("state",), reading.manifest.state),
