@@ -18,7 +18,7 @@ from holdfast.errors import InvalidConfiguration
 from holdfast.model import KeyReport, SessionQuery
 from holdfast.stores.base import Store
 from holdfast.stores.sealed import SealedStore
-from holdfast.stores.sealed_tables import CHECKPOINTS, TABLES, Resealing, Table
+from holdfast.stores.sealed_tables import CHECKPOINTS, SEAL, TABLES, Resealing, Table
 
 _BATCH: Final = 200
 
@@ -34,13 +34,7 @@ def rotate(store: Store, *, progress: Callable[[int], None] | None = None) -> Ke
     ``progress`` is called with the number of values looked at. Raises `IntegrityError` for a value that
     does not open: what was done before stays done.
     """
-    sealed = _sealed(store)
-    standing = sealed.read_seal()
-    report = _walk(store, look_only=False, progress=progress)
-    # Last: as long as anything has an old key, that key is needed anyway.
-    if standing is not None:
-        sealed.write_seal(sealed.rows.proof(), instead_of=standing)
-    return report
+    return _walk(store, look_only=False, progress=progress)
 
 
 def _walk(store: Store, *, look_only: bool, progress: Callable[[int], None] | None) -> KeyReport:
@@ -62,6 +56,8 @@ def _batches(sealed: SealedStore, again: Resealing) -> Iterator[int]:
     change = again.change(CHECKPOINTS)
     for session in sealed.inner.list_sessions(SessionQuery()):
         yield sealed.reseal_checkpoints(session.id, change)
+    # Last: as long as anything has an old key, that key is needed anyway.
+    yield _seal(sealed, again)
 
 
 def _table(sealed: SealedStore, again: Resealing, table: Table) -> Iterator[int]:
@@ -70,6 +66,16 @@ def _table(sealed: SealedStore, again: Resealing, table: Table) -> Iterator[int]
     while after is not None:
         after, count = sealed.reseal(table, change, after=after, limit=_BATCH)
         yield count
+
+
+def _seal(sealed: SealedStore, again: Resealing) -> int:
+    """The store's own seal: without the key that has it, the store is not opened at all."""
+    standing = sealed.read_seal()
+    fresh = None if standing is None else again.change(SEAL)((standing,))
+    if fresh is None:
+        return 0
+    sealed.write_seal(fresh[0], instead_of=standing)
+    return 1
 
 
 def _sealed(store: Store) -> SealedStore:

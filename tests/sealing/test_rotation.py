@@ -19,6 +19,7 @@ from holdfast.rotation import count_keys, rotate
 from holdfast.state import StateEncoder
 from holdfast.stores import open_store
 from holdfast.stores.chain import breaks
+from holdfast.stores.sealed import SealedStore
 from holdfast.testing.drafts import agent, checkpoint, session, write
 
 STATE: dict[str, Any] = {"text": "secret " * 3000, "list": [f"line {n}" * 40 for n in range(90)]}
@@ -184,6 +185,41 @@ def test_a_rotation_that_is_killed_goes_on(url: str, ring: KeyRing, tmp_path: Pa
         assert everything(url, both) == before
     assert killed > 3
     assert everything(url, both.only(set())) == before
+
+
+def test_the_key_of_the_seal_is_counted_as_needed(url: str, ring: KeyRing) -> None:
+    open_store(url, keys=ring).close()
+    both = ring.rotated()
+    with open_store(url, keys=both) as store:
+        store.create_session(session(task_description="by the new key"))
+        report = count_keys(store)
+        assert report.values[ring.current] == report.old_values == 1
+    # Without it the store is not opened, although the new key has sealed all that is in it.
+    with pytest.raises(WrongKey):
+        open_store(url, keys=both.only(set()))
+    with open_store(url, keys=both) as store:
+        assert rotate(store).changed == 1
+        assert count_keys(store).old_values == 0
+    open_store(url, keys=both.only(set())).close()
+
+
+def test_a_rotation_killed_before_the_seal_is_not_done(
+    url: str, ring: KeyRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(url, ring)
+    both = ring.rotated()
+    with open_store(url, keys=both) as store:
+        with monkeypatch.context() as killed:
+            killed.setattr(SealedStore, "write_seal", killed_here)
+            with pytest.raises(KeyboardInterrupt):
+                rotate(store)
+        assert count_keys(store).old_values == 1
+        assert rotate(store).changed == 1
+        assert count_keys(store).old_values == 0
+
+
+def killed_here(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_only_a_sealed_store_that_lasts_has_keys_to_change(ring: KeyRing) -> None:

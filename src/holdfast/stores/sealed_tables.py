@@ -73,6 +73,8 @@ LOGS: Final = Table(
 )
 CHUNKS: Final = Table("chunks", ("digest",), (), ("data",))
 PACKS: Final = Table("workspace_packs", ("commit_id",), (), ("data",))
+# One value for the whole tenant, which says that it is sealed.
+SEAL: Final = Table("sealing", (), (), ("seal",))
 # Checkpoints are not among them: those of a session are links of one chain and change together.
 TABLES: Final = (AGENTS, SESSIONS, WRITES, EFFECTS, LOGS, CHUNKS, PACKS)
 
@@ -208,6 +210,10 @@ def _pack(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
     return (again.data(values[0], "pack", *key),)
 
 
+def _seal(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
+    return (again.text(values[0], "seal"),)
+
+
 _REWRITES: Final[dict[str, Callable[[Resealing, Row, Row, Row], Row]]] = {
     "agents": _agent,
     "sessions": _session,
@@ -217,4 +223,5 @@ _REWRITES: Final[dict[str, Callable[[Resealing, Row, Row, Row], Row]]] = {
     "session_logs": _log,
     "chunks": _chunk,
     "workspace_packs": _pack,
+    "sealing": _seal,
 }
