@@ -521,11 +521,13 @@ class SessionUsage:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """Which keys have sealed how many values, before a rotation, and how many rows it changed.
+    """Which keys have sealed how many values of a tenant, before a rotation, and how many rows it changed.
 
-    ``current`` is the key that seals now; ``known`` are all of the ring.
+    ``current`` is the key that seals now; ``known`` are all of the ring. Other tenants of the same
+    database have reports of their own.
     """
 
+    tenant: str
     current: str
     known: tuple[str, ...]
     values: dict[str, int]

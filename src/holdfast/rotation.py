@@ -1,9 +1,9 @@
-"""Rotation: everything of a sealed store is sealed again with the current key, beside running work.
+"""Rotation: everything of a tenant is sealed again with the current key, beside running work.
 
     1. Put a new key in front of the ring; the old ones still open.
     2. Run this. Each batch is one transaction. Killed at any point, it is simply run again: what has the
        current key is passed over.
-    3. When no value has an old key any more, take the old keys out of the ring.
+    3. When no value of any tenant has an old key any more, take the old keys out of the ring.
 
 A process that was started with the old ring goes on sealing with its old key until it meets a value of
 the new one and reads the ring again. So look at step 3 once more when all of them have.
@@ -46,7 +46,7 @@ def _walk(store: Store, *, look_only: bool, progress: Callable[[int], None] | No
         if progress is not None:
             progress(again.keys.total())
     ring = sealed.keys.ring
-    return KeyReport(ring.current, tuple(ring.keys), dict(again.keys), changed)
+    return KeyReport(sealed.tenant, ring.current, tuple(ring.keys), dict(again.keys), changed)
 
 
 def _batches(sealed: SealedStore, again: Resealing) -> Iterator[int]:

@@ -71,6 +71,26 @@ def test_a_new_key_takes_over(file: Path) -> None:
         assert manager.get_session(session.id).load_checkpoint("one").state == {"a": 1}
 
 
+def test_keys_are_counted_and_changed_for_the_tenant_that_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("keys", "new", str(file))
+    for tenant in ("default", "acme"):
+        monkeypatch.setenv("HOLDFAST_TENANT", tenant)
+        with SessionManager.open(workspace=False) as manager:
+            manager.create_session(agent_type="t", task_description="secret")
+    monkeypatch.delenv("HOLDFAST_TENANT")
+    run("keys", "add")
+    rotated = run("keys", "rotate")
+    assert "of tenant default with" in rotated.output
+    assert "tenant default" in run("keys", "list").output
+    here = json.loads(run("keys", "list", "--json").stdout)["keys"]
+    there = json.loads(run("keys", "list", "--tenant", "acme", "--json").stdout)["keys"]
+    assert (here["tenant"], here["old_values"]) == ("default", 0)
+    assert there["tenant"] == "acme"
+    assert there["old_values"] > 0
+
+
 def test_what_cannot_be_done_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("keys", "add").exit_code == 2
     assert run("keys", "new", str(file / "no" / "where")).exit_code == 2

@@ -31,7 +31,8 @@ def command(common: Common, action: str, file: str | None) -> None:
     `add` puts a new key in front of FILE, by default that of HOLDFAST_KEY_FILE. It seals from then on, and
     the others still open. `rotate` seals everything again that an older key has sealed, beside
     running work; interrupted, repeat it. `list` shows how many values each key has: one that has none, when
-    all processes have been started anew, can be taken out of the file.
+    all processes have been started anew, can be taken out of the file. Both look at one tenant, that of
+    --tenant: where a database has several, repeat them for each.
 
     \b
     Examples:
@@ -58,7 +59,8 @@ def command(common: Common, action: str, file: str | None) -> None:
         _print(report)
     else:
         print_line(
-            ("sealed ", "bold green"), f"{plural(report.changed, 'row')} with {report.current}"
+            ("sealed ", "bold green"),
+            f"{plural(report.changed, 'row')} of tenant {one_line(report.tenant)} with {report.current}",
         )
 
 
@@ -91,3 +93,4 @@ def _print(report: KeyReport) -> None:
         said = "seals" if key == report.current else "opens" if key in report.known else "missing"
         rows.append((one_line(key), f"{report.values.get(key, 0):,}", said))
     print_table(layout, rows)
+    print_line(f"These are the values of tenant {one_line(report.tenant)}; --tenant names another.")
