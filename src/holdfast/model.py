@@ -520,11 +520,30 @@ class SessionUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedRow:
+    """A row of a sealed store that does not open, or was altered: where it is and why.
+
+    ``row`` has the columns that name it in its ``table``.
+    """
+
+    table: str
+    row: Mapping[str, str | int]
+    code: str
+    reason: str
+
+    @property
+    def what(self) -> str:
+        """What is damaged, for people."""
+        return " ".join([self.table, *(f"{name}={value}" for name, value in self.row.items())])
+
+
+@dataclass(frozen=True, slots=True)
 class KeyReport:
     """Which keys have sealed how many values of a tenant, before a rotation, and how many rows it changed.
 
-    ``current`` is the key that seals now; ``known`` are all of the ring. Other tenants of the same
-    database have reports of their own.
+    ``current`` is the key that seals now; ``known`` are all of the ring. Rows that are ``damaged`` stay
+    as they are, and what does not open of them is not among the values. Other tenants of the same database
+    have reports of their own.
     """
 
     tenant: str
@@ -532,6 +551,17 @@ class KeyReport:
     known: tuple[str, ...]
     values: dict[str, int]
     changed: int = 0
+    damaged: tuple[DamagedRow, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when no row is damaged, and no value has a key that is not in the ring."""
+        return not self.damaged and not self.missing
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many values each key has that is not in the ring."""
+        return {key: count for key, count in self.values.items() if key not in self.known}
 
     @property
     def old_values(self) -> int:

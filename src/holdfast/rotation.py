@@ -2,7 +2,7 @@
 
     1. Put a new key in front of the ring; the old ones still open.
     2. Run this. Each batch is one transaction. Killed at any point, it is simply run again: what has the
-       current key is passed over.
+       current key is passed over, and what is damaged is named and left as it is.
     3. When no value of any tenant has an old key any more, take the old keys out of the ring.
 
 A process that was started with the old ring goes on sealing with its old key until it meets a value of
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from holdfast.errors import InvalidConfiguration
-from holdfast.model import KeyReport, SessionQuery
+from holdfast.model import KeyReport
 from holdfast.stores.base import Store
 from holdfast.stores.sealed import SealedStore
 from holdfast.stores.sealed_tables import CHECKPOINTS, SEAL, TABLES, Resealing, Table
@@ -24,15 +24,18 @@ _BATCH: Final = 200
 
 
 def count_keys(store: Store) -> KeyReport:
-    """Count the values that each key has sealed; nothing is opened or changed."""
+    """Count the values that each key has sealed; nothing is changed.
+
+    What an old key has sealed is opened: a value that does not open is damaged and needs no key.
+    """
     return _walk(store, look_only=True, progress=None)
 
 
 def rotate(store: Store, *, progress: Callable[[int], None] | None = None) -> KeyReport:
     """Seal everything again that another key than the current one has sealed.
 
-    ``progress`` is called with the number of values looked at. Raises `IntegrityError` for a value that
-    does not open: what was done before stays done.
+    ``progress`` is called with the number of values looked at. A row that is damaged stays as it is and
+    is named in the report.
     """
     return _walk(store, look_only=False, progress=progress)
 
@@ -46,16 +49,18 @@ def _walk(store: Store, *, look_only: bool, progress: Callable[[int], None] | No
         if progress is not None:
             progress(again.keys.total())
     ring = sealed.keys.ring
-    return KeyReport(sealed.tenant, ring.current, tuple(ring.keys), dict(again.keys), changed)
+    return KeyReport(
+        sealed.tenant, ring.current, tuple(ring.keys), dict(again.keys), changed, again.damaged
+    )
 
 
 def _batches(sealed: SealedStore, again: Resealing) -> Iterator[int]:
     for table in TABLES:
         yield from _table(sealed, again, table)
-    # The rows of sessions were opened above: what they are called is known to be right.
     change = again.change(CHECKPOINTS)
-    for session in sealed.inner.list_sessions(SessionQuery()):
-        yield sealed.reseal_checkpoints(session.id, change)
+    # Not by their rows, one of which may be damaged.
+    for session in sealed.session_usage():
+        yield sealed.reseal_checkpoints(session.session_id, change)
     # Last: as long as anything has an old key, that key is needed anyway.
     yield _seal(sealed, again)
 

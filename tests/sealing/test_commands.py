@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 from holdfast import SessionManager
 from holdfast.cli import holdfast
 from holdfast.crypto import KeyRing
+from holdfast.errors import PlaintextRefused
+from holdfast.stores.sealed import SealedStore
 
 
 def run(*arguments: str) -> Result:
@@ -89,6 +91,44 @@ def test_keys_are_counted_and_changed_for_the_tenant_that_is_named(
     assert (here["tenant"], here["old_values"]) == ("default", 0)
     assert there["tenant"] == "acme"
     assert there["old_values"] > 0
+
+
+def test_what_is_damaged_is_named_and_ends_with_its_exit_code(file: Path) -> None:
+    run("keys", "new", str(file))
+    with SessionManager.open(workspace=False) as manager:
+        session = manager.create_session(agent_type="t", task_description="secret")
+        session.save_checkpoint("one", state={"a": 1})
+        assert isinstance(manager.store, SealedStore)
+        manager.store.inner.append_log(session.id, "info", "past the key")
+    run("keys", "add")
+    for action in ("rotate", "list"):
+        answer = run("keys", action)
+        assert answer.exit_code == 5
+        assert "damaged session_logs id=1: the log of" in answer.output
+        assert "1 row damaged" in answer.output
+        assert run("keys", action, "--json").exit_code == 5
+    [damage] = json.loads(run("keys", "list", "--json").stdout)["keys"]["damaged"]
+    assert (damage["table"], damage["row"]) == ("session_logs", {"id": 1})
+    assert damage["code"] == PlaintextRefused.code
+    # All the rest has the new key.
+    ring = KeyRing.from_file(file)
+    file.write_text(ring.only(set()).text())
+    with SessionManager.open(workspace=False) as manager:
+        assert manager.get_session(session.id).load_checkpoint("one").state == {"a": 1}
+
+
+def test_a_key_that_is_missing_is_named(file: Path) -> None:
+    run("keys", "new", str(file))
+    ring = KeyRing.from_file(file)
+    away = ring.rotated()
+    with SessionManager.open(workspace=False) as manager:
+        manager.create_session(agent_type="t", task_description="secret")
+    with SessionManager.open(workspace=False, keys=away) as manager:
+        manager.create_session(agent_type="t", task_description="secret")
+    for action in ("rotate", "list"):
+        answer = run("keys", action)
+        assert answer.exit_code == 5
+        assert f"missing {away.current}: it has sealed" in answer.output
 
 
 def test_what_cannot_be_done_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,8 +240,10 @@ def test_what_was_altered_is_not_made_right(url: str, ring: KeyRing, before: boo
     alter(url, "one" if before else "three")
     with open_store(url, keys=both) as store:
         # All others are done, and the old key is still needed for the one that was altered.
-        assert rotate(store).changed > 5
+        report = rotate(store)
+        assert report.changed > 5
         assert (count_keys(store).old_values > 0) is before
+        assert [one.code for one in report.damaged] == [CheckpointAltered.code] * before
     with SessionManager.open(url, workspace=False, keys=both) as manager:
         session = manager.get_session(session_id)
         [damage] = manager.verify().damaged
@@ -254,13 +256,19 @@ def test_what_was_altered_is_not_made_right(url: str, ring: KeyRing, before: boo
 
 
 def alter(url: str, name: str) -> None:
-    """Change a row past Holdfast."""
-    where = f"UPDATE {{}}session_checkpoints SET version = version + 1 WHERE name = '{name}'"
+    """Change a checkpoint past Holdfast."""
+    past_holdfast(
+        url, f"UPDATE SCHEMA.session_checkpoints SET version = version + 1 WHERE name = '{name}'"
+    )
+
+
+def past_holdfast(url: str, statement: str) -> None:
+    """Run a statement on the database itself, with the name of the schema where it says SCHEMA."""
     if url.startswith("postgresql"):
         plain, _, schema = url.partition("&schema=")
         with psycopg.connect(plain, autocommit=True) as server:
-            server.execute(where.format(f'"{schema}".'))
+            server.execute(statement.replace("SCHEMA", f'"{schema}"').encode())
         return
     file = apsw.Connection(url)
-    file.execute(where.format(""))
+    file.execute(statement.replace("SCHEMA.", ""))
     file.close()

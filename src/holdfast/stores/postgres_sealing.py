@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import CheckpointAltered, IntegrityError, StoreNotSealed
+from holdfast.errors import CheckpointAltered, StoreNotSealed
 from holdfast.model import CheckpointRecord
 from holdfast.stores.chain import link_of, record_row
 from holdfast.stores.postgres_chain import PostgresChain
@@ -102,10 +101,9 @@ class PostgresSealing(PostgresChain):
         sealed = (id_, row[1], row[9], row[23], stored)
         try:
             record, payload = self._verified(row, quarantined=True)
-        except CheckpointAltered:
+        except CheckpointAltered as error:
             # It stays what it is: with a new link it would seem to be right. But it has a key.
-            with suppress(IntegrityError):
-                change(sealed)
+            change(sealed, error)
             return False
         fresh = change(sealed)
         before = moved.get(bytes(previous), bytes(previous))

@@ -68,6 +68,10 @@ class Seal:
         """The id of the key that seals."""
         return self._keys.ring.current
 
+    def knows(self, key_id: str) -> bool:
+        """Tell whether a key is in the ring."""
+        return key_id in self._keys.ring.keys
+
     def proof(self) -> str:
         """Return what a database says of itself when it is sealed, and with which keys."""
         return as_text(self.seal(self.names.proof.encode(), "seal"))

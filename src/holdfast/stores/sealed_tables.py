@@ -3,16 +3,22 @@
 A rotation walks through the tables in batches, each one transaction: a row is read, opened with whatever key it
 names, and sealed with the current one. What has the current key already is passed over, so a walk that was
 killed is simply begun again. New rows have the current key from the start.
+
+A row with a value that no key opens stays as it is and is named; the walk goes on. Its other values are
+looked at all the same: as long as one of them opens with an old key, that key is still needed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.crypto.envelope import as_text, from_text, key_of
+from holdfast.errors import IntegrityError, SealBroken
+from holdfast.model import DamagedRow
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.document import SEALED_START
 from holdfast.state.refs import RECORD_BYTES
@@ -21,7 +27,15 @@ from holdfast.stores.rules import SEALED_MARK
 from holdfast.stores.sealed_rows import MANIFEST_END, NAME, Seal
 
 Row: TypeAlias = tuple[Any, ...]
-Change: TypeAlias = Callable[[Row], Row | None]
+
+
+class Change(Protocol):
+    """What gives the sealed columns of a row anew, or None where nothing is to be changed.
+
+    ``altered`` says that the row is not as it was stored, and has to stay what it is.
+    """
+
+    def __call__(self, row: Row, altered: IntegrityError | None = None) -> Row | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,15 @@ SEAL: Final = Table("sealing", (), (), ("seal",))
 TABLES: Final = (AGENTS, SESSIONS, WRITES, EFFECTS, LOGS, CHUNKS, PACKS)
 
 
+@dataclass(slots=True)
+class _Noted:
+    """What was found in one row: values of an old key, of a key that is not there, and damaged ones."""
+
+    old: bool = False
+    unopened: bool = False
+    broken: list[IntegrityError] = field(default_factory=list)
+
+
 class Resealing:
     """Seals the rows of a tenant again. ``keys`` counts the values that each key had sealed."""
 
@@ -87,32 +110,41 @@ class Resealing:
         self._tenant = seal.tenant
         self._look_only = look_only
         self.keys: Counter[str] = Counter()
-        self._old = False
+        # By their names: a batch whose transaction failed is looked at twice.
+        self._damaged: dict[tuple[str, Row], DamagedRow] = {}
+        self._row = _Noted()
+
+    @property
+    def damaged(self) -> tuple[DamagedRow, ...]:
+        """The rows that an old key or none has, and that stay as they are since they are damaged."""
+        return tuple(self._damaged.values())
 
     def change(self, table: Table) -> Change:
-        """Return what gives the sealed columns of a row anew, or None where nothing is to be changed."""
+        """Return what changes the rows of a table."""
         rewrite = _REWRITES[table.name]
 
-        def change(row: Row) -> Row | None:
-            self._old = False
+        def change(row: Row, altered: IntegrityError | None = None) -> Row | None:
+            noted = self._row = _Noted()
             key, beside, values = table.parts(row)
-            fresh = rewrite(self, tuple(map(_plain, key)), beside, values)
-            return fresh if self._old and not self._look_only else None
+            place = tuple(map(_plain, key))
+            fresh = rewrite(self, place, beside, values)
+            if altered is not None and noted.old:
+                noted.broken.insert(0, altered)
+            if noted.broken:
+                self._damaged[table.name, place] = _damaged(table, place, noted.broken[0])
+            stays = self._look_only or altered is not None or noted.unopened or noted.broken
+            return fresh if noted.old and not stays else None
 
         return change
 
     # Each returns the same value sealed anew, for the same place or another one, and notes whether its
-    # key was an old one.
+    # key was an old one. What is damaged is noted too, and comes back as it is: the row will stay.
 
-    def data(self, stored: bytes, what: str, *place: str, to: tuple[str, ...] = ()) -> bytes:
+    def data(self, stored: bytes, what: str, *place: str) -> bytes:
         """Seal an envelope of bytes anew."""
-        key_id = key_of(stored, what, self._tenant, *place)
-        self.keys[key_id] += 1
-        self._old = self._old or key_id != self._seal.current
-        if self._look_only:
-            return stored
-        opened = self._seal.envelopes.open(stored, what, self._tenant, *place)
-        return self._seal.envelopes.seal(opened, what, self._tenant, *(to or place))
+        with self._noting():
+            return self._anew(stored, what, place, place)
+        return stored
 
     def text(
         self, stored: str | None, what: str, *place: str, to: tuple[str, ...] = ()
@@ -120,17 +152,24 @@ class Resealing:
         """Seal an envelope that is kept as text anew."""
         if stored is None:
             return None
-        sealed = from_text(stored, what, self._tenant, *place)
-        return as_text(self.data(sealed, what, *place, to=to))
+        with self._noting():
+            sealed = from_text(stored, what, self._tenant, *place)
+            return as_text(self._anew(sealed, what, place, to or place))
+        return stored
+
+    def values(self, stored: str | None) -> dict[str, str]:
+        """Return the envelopes of a document by key. What is no text was not sealed."""
+        with self._noting():
+            found = load_document(stored or "{}").items()
+            return {key: value if isinstance(value, str) else "" for key, value in found}
+        return {}
 
     def document(self, stored: str | None, what: str, *place: str) -> str | None:
         """Seal the values of a document anew."""
         if stored is None:
             return None
-        fresh = {
-            key: self.text(value, what, *place, key) for key, value in load_document(stored).items()
-        }
-        return dump_document(fresh, what)
+        found = self.values(stored).items()
+        return dump_document({key: self.text(one, what, *place, key) for key, one in found}, what)
 
     def manifest(self, stored: str | None, what: str, *place: str) -> str | None:
         """Seal a manifest anew."""
@@ -139,6 +178,40 @@ class Resealing:
         inside = stored[len(SEALED_START) : -len(MANIFEST_END)]
         sealed = inside if stored.startswith(SEALED_START) else ""
         return f"{SEALED_START}{self.text(sealed, what, *place)}{MANIFEST_END}"
+
+    def _anew(self, stored: bytes, what: str, place: tuple[str, ...], to: tuple[str, ...]) -> bytes:
+        key_id = key_of(stored, what, self._tenant, *place)
+        if key_id == self._seal.current and to == place:
+            self.keys[key_id] += 1
+            return stored
+        try:
+            # Also to look only: what does not open needs no key, whatever it says of itself.
+            opened = self._seal.envelopes.open(stored, what, self._tenant, *place)
+        except SealBroken:
+            if self._seal.knows(key_id):
+                raise
+            # Nobody can tell whether it is damaged until somebody brings the key.
+            self.keys[key_id] += 1
+            self._row.unopened = True
+            return stored
+        self.keys[key_id] += 1
+        self._row.old = self._row.old or key_id != self._seal.current
+        if self._look_only:
+            return stored
+        return self._seal.envelopes.seal(opened, what, self._tenant, *to)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError as error:
+            self._row.broken.append(error)
+
+
+def _damaged(table: Table, key: Row, why: IntegrityError) -> DamagedRow:
+    named = (part.hex() if isinstance(part, bytes) else part for part in key)
+    row = dict(zip(table.key, named, strict=True))
+    return DamagedRow(table.name, row, why.code, str(why))
 
 
 def _plain(value: Any) -> Any:
@@ -152,7 +225,7 @@ def _agent(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
 
 def _session(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
     task, reason, metadata = values
-    stored = load_document(metadata or "{}")
+    stored = again.values(metadata)
     mark = again.text(stored.pop(SEALED_MARK, ""), "mark", *key)
     fresh = {name: again.text(value, "metadata", *key, name) for name, value in stored.items()}
     return (
@@ -192,7 +265,7 @@ def _log(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
     # Data are bound to the very message, sealed as it is: they change together.
     bound = {
         name: again.text(value, "log data", *beside, message, name, to=(*beside, str(fresh), name))
-        for name, value in load_document(data).items()
+        for name, value in again.values(data).items()
     }
     return fresh, dump_document(bound, "log data")
 

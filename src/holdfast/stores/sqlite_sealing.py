@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import apsw
 
-from holdfast.errors import CheckpointAltered, IntegrityError
+from holdfast.errors import CheckpointAltered
 from holdfast.stores.chain import link_of
 from holdfast.stores.rules import not_sealed
 from holdfast.stores.sqlite_access import all_rows
@@ -92,10 +91,9 @@ class SqliteSealing(SqliteChain):
         sealed = (*row[:2], row[9], row[23], manifest)
         try:
             self._verified(row, quarantined=True)
-        except CheckpointAltered:
+        except CheckpointAltered as error:
             # It stays what it is: with a new link it would seem to be right. But it has a key.
-            with suppress(IntegrityError):
-                change(sealed)
+            change(sealed, error)
             return False
         fresh = change(sealed)
         before = moved.get(bytes(previous), bytes(previous))

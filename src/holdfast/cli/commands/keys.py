@@ -13,6 +13,7 @@ from holdfast.cli.output import Column, answer, one_line, path_text, plural, pri
 from holdfast.cli.progress import progress_bar
 from holdfast.config import key_in_environment
 from holdfast.crypto.files import add_key, new_key_file
+from holdfast.errors import IntegrityError
 
 if TYPE_CHECKING:
     from holdfast.model import KeyReport
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 @click.argument("action", type=click.Choice(["new", "add", "list", "rotate"]))
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @common_options
-def command(common: Common, action: str, file: str | None) -> None:
+@click.pass_context
+def command(ctx: click.Context, common: Common, action: str, file: str | None) -> None:
     """Make, list and change the keys of sealed stores.
 
     `new` writes a ring with one key to FILE, for its owner only; keep a copy where the database is not:
@@ -32,7 +34,8 @@ def command(common: Common, action: str, file: str | None) -> None:
     the others still open. `rotate` seals everything again that an older key has sealed, beside
     running work; interrupted, repeat it. `list` shows how many values each key has: one that has none, when
     all processes have been started anew, can be taken out of the file. Both look at one tenant, that of
-    --tenant: where a database has several, repeat them for each.
+    --tenant: where a database has several, repeat them for each. A row that is damaged stays as it is and
+    is named; the exit code is 5 then, and also when a key is missing.
 
     \b
     Examples:
@@ -55,13 +58,17 @@ def command(common: Common, action: str, file: str | None) -> None:
                 report = manager.rotate_keys(progress=told)
     if common.json:
         answer({"keys": _document(report)})
-    elif action == "list":
-        _print(report)
     else:
-        print_line(
-            ("sealed ", "bold green"),
-            f"{plural(report.changed, 'row')} of tenant {one_line(report.tenant)} with {report.current}",
-        )
+        if action == "list":
+            _print(report)
+        else:
+            rows, tenant = plural(report.changed, "row"), one_line(report.tenant)
+            print_line(
+                ("sealed ", "bold green"), f"{rows} of tenant {tenant} with {report.current}"
+            )
+        _print_left(report)
+    if not report.ok:
+        ctx.exit(IntegrityError.exit_code)
 
 
 def _written(common: Common, action: str, file: str | None) -> None:
@@ -83,7 +90,12 @@ def _written(common: Common, action: str, file: str | None) -> None:
 
 
 def _document(report: KeyReport) -> dict[str, Any]:
-    return {**asdict(report), "old_values": report.old_values}
+    return {
+        **asdict(report),
+        "ok": report.ok,
+        "old_values": report.old_values,
+        "missing": report.missing,
+    }
 
 
 def _print(report: KeyReport) -> None:
@@ -94,3 +106,20 @@ def _print(report: KeyReport) -> None:
         rows.append((one_line(key), f"{report.values.get(key, 0):,}", said))
     print_table(layout, rows)
     print_line(f"These are the values of tenant {one_line(report.tenant)}; --tenant names another.")
+
+
+def _print_left(report: KeyReport) -> None:
+    """Say which rows stay as they are, and what to do about them."""
+    for key, count in report.missing.items():
+        print_line(
+            ("missing ", "bold red"),
+            f"{one_line(key)}: it has sealed {plural(count, 'value')}. Add it to the keys and repeat this",
+        )
+    for one in report.damaged:
+        print_line(("damaged ", "bold red"), f"{one_line(one.what)}: {one_line(one.reason)}")
+    if report.damaged:
+        rows = plural(len(report.damaged), "row")
+        print_line(
+            f"{rows} damaged and not changed: put back what a back-up has, or delete what is damaged, "
+            f"and repeat this. A key for which `holdfast keys list` counts no values opens none of it."
+        )
