@@ -1,6 +1,8 @@
 """``holdfast keys``: a ring is made, changed and counted."""
 
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -44,6 +46,49 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert answer.exit_code == 2
     assert f"there is no directory {tmp_path / '.config'}; make it" in answer.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_a_link_and_the_file_keeps_its_permissions(file: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    kept = shared / "ring"
+    run("keys", "new", str(kept))
+    kept.chmod(0o640)
+    file.symlink_to(kept)
+    before = KeyRing.from_file(kept)
+    assert run("keys", "add").exit_code == 0
+    assert file.is_symlink()
+    after = KeyRing.from_file(kept)
+    assert list(after.keys)[1:] == list(before.keys)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o640
+    assert [one.name for one in shared.iterdir()] == [kept.name]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root gives files away")
+def test_a_file_keeps_its_owner(file: Path) -> None:
+    run("keys", "new", str(file))
+    os.chown(file, 4321, 5432)
+    assert run("keys", "add").exit_code == 0
+    found = file.stat()
+    assert (found.st_uid, found.st_gid) == (4321, 5432)
+    assert stat.S_IMODE(found.st_mode) == 0o600
+
+
+def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("keys", "new", str(file))
+    before = file.read_text()
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("holdfast.crypto.files._belong_alike", refused)
+    answer = run("keys", "add")
+    assert answer.exit_code == 2
+    assert "It is as it was" in answer.output
+    assert file.read_text() == before
+    assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
 def test_a_new_key_takes_over(file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,14 +38,29 @@ def new_key_file(path: Path) -> str:
 
 
 def add_key(path: Path) -> str:
-    """Put a new key in front of the ring in a file, and return its id; the others still open."""
+    """Put a new key in front of the ring in a file, and return its id; the others still open.
+
+    A link to the file stays one, and the file keeps its owner, group and permissions: whoever reads it
+    has to read it tomorrow. Raises `InvalidKey`, also where they cannot be kept.
+    """
     ring = KeyRing.from_file(path).rotated()
     try:
-        with _written(path, ring) as made:
-            os.replace(made, path)
+        file = path.resolve(strict=True)
+        with _written(file, ring) as made:
+            _belong_alike(made, file.stat())
+            os.replace(made, file)
     except OSError as error:
         raise InvalidKey(f"{path} cannot be written: {error}. It is as it was") from None
     return ring.current
+
+
+def _belong_alike(made: Path, before: os.stat_result) -> None:
+    """Give a new file the owner, group and permissions of the one that it is to replace."""
+    now = made.stat()
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        os.chown(made, before.st_uid, before.st_gid)
+    # Last: a change of owner may take permissions away.
+    os.chmod(made, stat.S_IMODE(before.st_mode))
 
 
 @contextmanager
