@@ -2,6 +2,7 @@
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,18 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, content: bytes | None) -
         open_store("memory:", keys=path)
     with pytest.raises(InvalidKey):
         open_store("memory:", keys="k:text")  # type: ignore[arg-type]
+
+
+def test_a_function_may_return_bytes(ring: KeyRing) -> None:
+    assert keys_from(lambda: ring.text().encode()).ring.keys == ring.keys
+
+
+@pytest.mark.parametrize(
+    "given", [None, 7, b"\xff\xfe", b"", ["a"]], ids=["None", "number", "binary", "empty", "list"]
+)
+def test_a_function_that_returns_no_keys_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidKey):
+        open_store("memory:", keys=lambda: given)
 
 
 def test_a_new_key_is_found_while_running(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class KeyRing:
         return f"<KeyRing {', '.join(self.keys)}>"
 
 
-KeySource: TypeAlias = KeyRing | Path | Callable[[], "KeyRing | str"]
+KeySource: TypeAlias = KeyRing | Path | Callable[[], "KeyRing | str | bytes"]
 """What a key may be given as: a ring, the path of a file, or a function that returns a ring or its text."""
 
 GivenKeys: TypeAlias = KeySource | Literal[False] | None
@@ -126,11 +126,22 @@ def keys_from(source: KeySource) -> Keys:
             f"a key must be a KeyRing, the Path of a file or a function, not {type(source).__name__}"
         )
 
-    def read() -> KeyRing:
-        given = source()
-        return given if isinstance(given, KeyRing) else KeyRing.parse(given)
+    return Keys(lambda: _ring_of(source()))
 
-    return Keys(read)
+
+def _ring_of(given: object) -> KeyRing:
+    """Return the ring that a function gave. Many vaults answer with bytes, and some with nothing."""
+    if isinstance(given, KeyRing):
+        return given
+    if isinstance(given, bytes):
+        # A byte that is no ASCII stands for no entry, and is refused as such.
+        given = given.decode("ascii", "replace")
+    if not isinstance(given, str):
+        raise InvalidKey(
+            f"the function that gives the keys must return a KeyRing or its text, not "
+            f"{type(given).__name__}"
+        )
+    return KeyRing.parse(given)
 
 
 def _bytes_of(written: str, what: str) -> bytes:
