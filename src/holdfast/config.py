@@ -517,11 +517,18 @@ def key_in_environment() -> Path | Callable[[], str] | None:
     """Return where the environment says that the keys of sealed stores are, or None.
 
     That is the file of ``HOLDFAST_KEY_FILE``, or ``HOLDFAST_KEY`` itself. Raises `InvalidConfiguration`
-    for both at once.
+    for both at once, and for one that is set to nothing: whoever set it wanted a sealed store.
     """
-    text, file = os.environ.get(KEY), os.environ.get(KEY_FILE)
-    if text and file:
+    given = {name: os.environ[name] for name in (KEY, KEY_FILE) if name in os.environ}
+    filled = {name: value for name, value in given.items() if value.strip()}
+    if len(filled) > 1:
         raise InvalidConfiguration(f"set {KEY} or {KEY_FILE}, not both: which one seals?")
-    if file:
-        return Path(file)
-    return (lambda: text) if text else None
+    if given and not filled:
+        names = " and ".join(given)
+        raise InvalidConfiguration(
+            f"{names}: set, but empty. Nothing was read or stored: set it to the keys, or unset it for "
+            f"a store of plain text"
+        )
+    if KEY_FILE in filled:
+        return Path(filled[KEY_FILE])
+    return (lambda: filled[KEY]) if filled else None

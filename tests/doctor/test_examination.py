@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.config import load_config
+from holdfast.crypto.files import new_key_file
 from holdfast.doctor import Finding, examine
 from holdfast.state.plain import COMPILED
 from tests.doctor.test_salvage import fill, pages_of, ruin
@@ -65,6 +66,38 @@ def test_what_others_may_read_is_named(project: Path) -> None:
     found = look(project)["permissions"]
     assert found.level == "warning"
     assert "sessions.db" in found.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "says"),
+    [
+        (0o600, "ok", "for its owner only"),
+        (0o644, "warning", "others may read"),
+        (0o660, "warning", "others may change"),
+        (0o602, "warning", "others may change"),
+    ],
+)
+def test_keys_that_others_may_read_or_change_are_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, mode: int, level: str, says: str
+) -> None:
+    file = project / "holdfast.keys"
+    new_key_file(file)
+    file.chmod(mode)
+    monkeypatch.setenv("HOLDFAST_KEY_FILE", str(file))
+    found = look(project)["keys"]
+    assert (found.level, says in found.text) == (level, True)
+    assert found.advice == (None if level == "ok" else f"chmod go= {file}")
+
+
+def test_without_a_key_file_nothing_is_said_of_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "keys" not in look(project)
+    for path in ("", "none.keys", "~nobody-of-that-name/keys"):
+        monkeypatch.setenv("HOLDFAST_KEY_FILE", path)
+        found = look(project)
+        assert "keys" not in found
+        assert found["store"].level == "warning"
 
 
 def test_a_dead_worker_is_named(project: Path) -> None:

@@ -1,6 +1,7 @@
 """Rings of keys: how they are written, where they come from, and that they are read again."""
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,40 @@ def test_the_environment_seals_every_store(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("HOLDFAST_KEY_FILE", str(file))
     with pytest.raises(InvalidConfiguration, match="not both"):
         SessionManager.open(workspace=False)
+
+
+@pytest.mark.parametrize("name", ["HOLDFAST_KEY", "HOLDFAST_KEY_FILE"])
+@pytest.mark.parametrize("value", ["", " \n"], ids=["empty", "blank"])
+def test_a_variable_that_is_set_to_nothing_makes_no_store_of_plain_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidConfiguration, match=f"{name}: set, but empty.*unset it"):
+        open_store(tmp_path / "new.db")
+    assert list(tmp_path.iterdir()) == []
+    # Where the other one has keys, they are the ones.
+    file = tmp_path / "keys"
+    file.write_text(KeyRing.new().text())
+    other = {"HOLDFAST_KEY": ("HOLDFAST_KEY_FILE", str(file))}
+    monkeypatch.setenv(*other.get(name, ("HOLDFAST_KEY", file.read_text())))
+    with open_store(tmp_path / "new.db") as store:
+        assert isinstance(store, SealedStore)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, ring: KeyRing) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, Path(os.devnull)):
+        with pytest.raises(InvalidKey, match="not a regular file"):
+            KeyRing.from_file(path)
+    file, link = tmp_path / "keys", tmp_path / "link"
+    file.write_text(ring.text())
+    link.symlink_to(file)
+    assert KeyRing.from_file(link).keys == ring.keys
+    file.write_text("#" * (1 << 20) + "\n" + ring.text())
+    with pytest.raises(InvalidKey, match="too large"):
+        KeyRing.from_file(link)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe", b"nothing"], ids=["none", "binary", "text"])

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from holdfast.autosave.fallback import FallbackLog
-from holdfast.config import AGENTS_DIR, Config, without_password
-from holdfast.errors import HoldfastError, IntegrityError, NotADatabase
+from holdfast.config import AGENTS_DIR, Config, key_in_environment, without_password
+from holdfast.errors import HoldfastError, IntegrityError, InvalidConfiguration, NotADatabase
 from holdfast.processes import is_gone, owner_name, process_in
 from holdfast.sessions import SessionManager
 
@@ -58,6 +58,7 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
         )
     )
     found += _files(config)
+    found += _key_file()
     found.append(_room(config.project_dir))
     try:
         with open_manager() as manager:
@@ -151,6 +152,26 @@ def _files(config: Config) -> Iterator[Finding]:
         )
     elif folder.exists():
         yield Finding("permissions", "ok", "what is stored here is for its owner only")
+
+
+def _key_file() -> Iterator[Finding]:
+    """Whether anybody else may read the keys, or put keys of his own in front of them."""
+    try:
+        given = key_in_environment()
+        if not isinstance(given, Path):
+            return
+        path = given.expanduser()
+        mode = path.stat().st_mode
+    except (InvalidConfiguration, OSError, RuntimeError):
+        return  # opening the store says why
+    others = stat.S_IMODE(mode) & 0o077
+    if not others:
+        yield Finding("keys", "ok", f"{path} is for its owner only")
+        return
+    may = "change" if others & 0o022 else "read"
+    yield Finding(
+        "keys", "warning", f"others may {may} {path} ({stat.filemode(mode)})", f"chmod go= {path}"
+    )
 
 
 def _room(folder: Path) -> Finding:
