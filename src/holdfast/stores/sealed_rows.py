@@ -2,7 +2,8 @@
 
 Content is sealed: states, results, texts and the values of documents. What a database has to find, order or
 refer to stays open: ids, names, labels, times, statuses, sizes, the keys of documents. Each value is bound
-to its place, so one that is moved to another tenant, session, row or field does not open. References
+to its place, so one that is moved to another tenant, session, row or field does not open; only lines of a
+log, which get their number later, are bound to session and level. References
 and chunks have hidden names (`holdfast.crypto.names`). An index chunk is nothing but names: it stays open,
 and a sweep needs no key.
 
