@@ -21,11 +21,14 @@ def read_small_file(
     """Return what a file holds. Raises `OSError`, also for what is no file or a very large one."""
     flags = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
     handle = os.open(path, os.O_RDONLY | _WITHOUT_WAITING | flags)
-    with open(handle, "rb") as file:
+    try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         if found.st_size > most:
             raise OSError(errno.EFBIG, "too large for what it is", os.fspath(path))
-        # Room is made for all that is asked for, so no more than there is.
-        return file.read(found.st_size)
+        with open(handle, "rb", closefd=False) as file:
+            # Room is made for all that is asked for, so no more than there is.
+            return file.read(found.st_size)
+    finally:
+        os.close(handle)

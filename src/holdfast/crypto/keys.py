@@ -19,16 +19,15 @@ import base64
 import binascii
 import os
 import re
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import InvalidKey
+from holdfast.small_files import read_small_file
 
 NAMES: Final = "names"
 KEY_BYTES: Final = 32
-_LARGEST_FILE: Final = 1024 * 1024
 _ID: Final = re.compile("[a-z0-9][a-z0-9-]{0,31}")
 _COMMENT: Final = re.compile(r"#[^\n]*")
 _BETWEEN: Final = re.compile(r"[\s,]+")
@@ -73,7 +72,7 @@ class KeyRing:
         It is read more than once, so a pipe is none.
         """
         try:
-            text = _read_file(Path(path).expanduser()).decode("ascii")
+            text = read_small_file(Path(path).expanduser()).decode("ascii")
         except (OSError, RuntimeError, ValueError) as error:
             # The home of an unknown user, and a path with a NUL, are no errors of the system.
             raise InvalidKey(f"the key file {path} cannot be read: {error}") from None
@@ -148,23 +147,6 @@ def _ring_of(given: object) -> KeyRing:
             f"{type(given).__name__}"
         )
     return KeyRing.parse(given)
-
-
-def _read_file(path: Path) -> bytes:
-    # Without waiting: nobody may ever write to a pipe.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError(
-                "it is not a regular file. Where a program prints the keys, set HOLDFAST_KEY"
-            )
-        with open(handle, "rb", closefd=False) as file:
-            data = file.read(_LARGEST_FILE + 1)
-    finally:
-        os.close(handle)
-    if len(data) > _LARGEST_FILE:
-        raise ValueError("it is too large for a key file")
-    return data
 
 
 def _bytes_of(written: str, what: str) -> bytes:
