@@ -150,16 +150,23 @@ def test_nothing_is_left_of_an_erased_tenant(
     manager: SessionManager, kind: str, url: str, project: Path
 ) -> None:
     work(manager, GONE)
+    # One that no checkpoint asks for, so that nothing but the erasing itself takes it away.
+    commit, data = "a" * 40, f"PACK {GONE}".encode()
+    manager.store.put_pack(commit, needs=[], data=data)
+    assert [one.data for one in manager.store.read_packs(commit)] == [data]
     other = SessionManager.open(url, project_dir=project, tenant="other")
     with other:
         if kind != "memory":
             kept = work(other, KEPT)
+            other.store.put_pack(commit, needs=[], data=KEPT.encode())
         erased = manager.erase_tenant()
         assert (erased.sessions, erased.left) == (2, ())
         assert erased.snapshots >= 1
         assert traces(manager, kind, url, GONE) == []
+        assert manager.store.find_packs([commit]) == set()
         assert manager.erase_tenant().sessions == 0
         if kind != "memory":
+            assert [one.data for one in other.store.read_packs(commit)] == [KEPT.encode()]
             assert kept.get_checkpoint(f"{KEPT} named").state == {"s": f"{KEPT} again"}
             assert other.verify().damaged == ()
 
