@@ -1,10 +1,14 @@
-"""The same odd inputs on three backends: the same outcome everywhere, stored exactly or refused by the same error."""
+"""The same odd inputs on three backends, plain and sealed: the same outcome everywhere.
+
+They are stored exactly, or refused by the same error of ours.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,8 +18,12 @@ from uuid import UUID
 import pytest
 
 from holdfast import SessionManager
+from holdfast.crypto import KeyRing
 from holdfast.errors import HoldfastError
-from holdfast.model import CheckpointQuery, SessionQuery
+from holdfast.ids import new_id
+from holdfast.model import CheckpointQuery, EffectOutcome, SessionCopy, SessionQuery
+from holdfast.testing.drafts import session as new_session
+from holdfast.testing.drafts import write as new_write
 
 ODD: Final[dict[str, Any]] = {
     # Texts that somebody takes for something else.
@@ -187,6 +195,111 @@ def key_of_a_filter(manager: SessionManager, odd: Any, name: str) -> Any:
 
 
 @place
+def metadata_itself(manager: SessionManager, odd: Any, name: str) -> Any:
+    manager.create_session("tester", session_id=name, metadata=odd)
+    return manager.get_session(name).metadata
+
+
+@place
+def change_of_metadata(manager: SessionManager, odd: Any, name: str) -> Any:
+    manager.create_session("tester", session_id=name, metadata={"a": 1})
+    return manager.store.update_session(name, metadata=odd).metadata
+
+
+@place
+def addition_to_metadata(manager: SessionManager, odd: Any, name: str) -> Any:
+    manager.create_session("tester", session_id=name, metadata={"a": 1})
+    return manager.store.update_session(name, merge_metadata=odd).metadata
+
+
+@place
+def filter_of_sessions(manager: SessionManager, odd: Any, name: str) -> Any:
+    return manager.store.list_sessions(SessionQuery(metadata=odd))
+
+
+@place
+def filter_of_checkpoints(manager: SessionManager, odd: Any, name: str) -> Any:
+    return manager.store.list_checkpoints(CheckpointQuery(metadata=odd))
+
+
+@place
+def session_of_a_log_line(manager: SessionManager, odd: Any, name: str) -> Any:
+    return manager.store.append_log(odd, "info", "message")
+
+
+@place
+def data_of_a_log_line(manager: SessionManager, odd: Any, name: str) -> Any:
+    manager.create_session("tester", session_id=name)
+    return manager.store.append_log(name, "info", "message", odd).data
+
+
+@place
+def interrupted_session(manager: SessionManager, odd: Any, name: str) -> Any:
+    return manager.store.interrupt_session(odd, 1, most=3, message="message")
+
+
+@place
+def agent_that_changes(manager: SessionManager, odd: Any, name: str) -> Any:
+    return manager.store.update_agent(odd, metadata={"a": 1})
+
+
+@place
+def metadata_of_an_agent(manager: SessionManager, odd: Any, name: str) -> Any:
+    agent_id = manager.create_session("tester", session_id=name).record.agent_id
+    return manager.store.update_agent(agent_id, metadata=odd).metadata
+
+
+@place
+def namespace_of_a_write(manager: SessionManager, odd: Any, name: str) -> Any:
+    manager.store.put_writes(new_session(id=name), odd, "e", [new_write()])
+    return len(manager.store.list_writes(name, odd, ["e"]))
+
+
+@place
+def checkpoint_of_a_write(manager: SessionManager, odd: Any, name: str) -> Any:
+    manager.store.put_writes(new_session(id=name), "", odd, [new_write()])
+    return len(manager.store.list_writes(name, "", [odd]))
+
+
+@place
+def key_of_a_finished_effect(manager: SessionManager, odd: Any, name: str) -> Any:
+    return manager.store.finish_effect(name, odd, 0, new_id(), EffectOutcome("done", "{}"))
+
+
+@place
+def task_of_a_copy(manager: SessionManager, odd: Any, name: str) -> Any:
+    def changed(copy: SessionCopy) -> SessionCopy:
+        return replace(copy, session=replace(copy.session, task_description=odd))
+
+    return copied(manager, name, changed).session.task_description
+
+
+@place
+def description_of_a_copy(manager: SessionManager, odd: Any, name: str) -> Any:
+    def changed(copy: SessionCopy) -> SessionCopy:
+        return replace(copy, checkpoints=(replace(copy.checkpoints[0], description=odd),))
+
+    return copied(manager, name, changed).checkpoints[0].description
+
+
+def copied(
+    manager: SessionManager, name: str, change: Callable[[SessionCopy], SessionCopy]
+) -> SessionCopy:
+    """Take a session out of a store and put it back in another form."""
+    manager.create_session("tester", session_id=name).save_checkpoint("x", state={})
+    store = manager.store
+    copy = store.read_session(name)
+    assert copy is not None
+    payload = store.read_payload(copy.checkpoints[0].id)
+    assert payload is not None
+    store.delete_session(name)
+    store.add_session(change(copy), lambda _: payload, indexes={}, leaves=())
+    again = store.read_session(name)
+    assert again is not None
+    return again
+
+
+@place
 def log_line(manager: SessionManager, odd: Any, name: str) -> Any:
     session = manager.create_session("tester", session_id=name)
     session.log("info", odd, data={"odd": odd})
@@ -202,11 +315,16 @@ def result_of_a_step(manager: SessionManager, odd: Any, name: str) -> Any:
 @pytest.fixture
 def managers(tmp_path: Path, postgres_url: str) -> Iterator[dict[str, SessionManager]]:
     urls = {"memory": "memory:", "sqlite": str(tmp_path / "odd.db"), "postgres": postgres_url}
+    ring = KeyRing.new()
     with ExitStack() as stack:
-        yield {
-            name: stack.enter_context(SessionManager.open(url, workspace=False))
-            for name, url in urls.items()
-        }
+
+        def opened(url: str, tenant: str, keys: KeyRing | None) -> SessionManager:
+            return stack.enter_context(
+                SessionManager.open(url, workspace=False, tenant=tenant, keys=keys or False)
+            )
+
+        plain = {name: opened(url, "plain", None) for name, url in urls.items()}
+        yield plain | {f"{name}, sealed": opened(url, "sealed", ring) for name, url in urls.items()}
 
 
 def outcome(manager: SessionManager, where: Place, odd: Any, name: str) -> str:

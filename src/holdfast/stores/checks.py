@@ -257,9 +257,10 @@ def check_outcome(outcome: EffectOutcome) -> None:
     _check_content(outcome)
 
 
-def check_finish(session_id: str, outcome: EffectOutcome, fence: int | None) -> None:
+def check_finish(session_id: str, key: str, outcome: EffectOutcome, fence: int | None) -> None:
     """Raise unless an effect can be finished like that."""
     check_filter(session_id, "session id", str)
+    check_filter(key, "key", str)
     check_outcome(outcome)
     check_fence(fence)
 
@@ -371,6 +372,8 @@ def metadata_filter(wanted: Mapping[str, Any]) -> str:
     Keys are compared with top-level keys, values with scalars: ``True`` never equals 1, and 1
     equals 1.0. Raises `InvalidFilter` for anything else.
     """
+    if not isinstance(wanted, Mapping):
+        raise InvalidFilter(f"a metadata filter must be a dict, not {type(wanted).__name__}")
     for key, value in wanted.items():
         if type(key) is not str:
             raise InvalidFilter(f"a metadata key must be a str, not {type(key).__name__}")

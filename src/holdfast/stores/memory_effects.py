@@ -62,7 +62,7 @@ class MemoryEffects(MemorySessions):
         *,
         fence: int | None = None,
     ) -> bool:
-        check_finish(session_id, outcome, fence)
+        check_finish(session_id, key, outcome, fence)
         error = document_text(outcome.error, "error")
         with self._open():
             session = self._sessions.get(session_id)

@@ -64,7 +64,7 @@ class PostgresEffects(PostgresAccess):
         *,
         fence: int | None = None,
     ) -> bool:
-        check_finish(session_id, outcome, fence)
+        check_finish(session_id, key, outcome, fence)
         params = {
             **outcome_params(outcome),
             "tenant": self.tenant,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.errors import IntegrityError
+from holdfast.ids import check_external_id, check_namespace
 from holdfast.model import (
     Chain,
     CheckpointQuery,
@@ -162,6 +163,8 @@ class SealedCheckpoints(SealedAccess):
         fence: int | None = None,
     ) -> None:
         session = check_session(session)
+        check_namespace(namespace)
+        check_external_id(external_id)
         for write in writes:
             check_write(write)
         sealed = [self.rows.write(one, session.id, namespace, external_id) for one in writes]

@@ -266,10 +266,10 @@ class Seal:
         self, metadata: Mapping[str, Any] | None, session_id: str
     ) -> dict[str, Any]:
         """Seal the metadata of a session and set its mark, which also tells none from empty."""
-        if metadata is not None and SEALED_MARK in metadata:
-            raise StateNotSerializable(f"metadata.{SEALED_MARK}", "is reserved in a sealed store")
         mark = self.seal(_ABSENT if metadata is None else _KEPT, "mark", session_id)
         sealed = self.document(metadata, "metadata", session_id) or {}
+        if SEALED_MARK in sealed:
+            raise StateNotSerializable(f"metadata.{SEALED_MARK}", "is reserved in a sealed store")
         return {**sealed, SEALED_MARK: as_text(mark)}
 
     def opened_session(self, record: SessionRecord) -> SessionRecord:

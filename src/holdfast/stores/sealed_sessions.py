@@ -1,5 +1,7 @@
 """Agents, sessions, leases, effects and logs of a sealed store: texts and documents are sealed.
 
+Arguments are checked as they were given: sealed, everything could be stored.
+
 A filter on the values of metadata cannot be left to the database, which sees them sealed: rows are opened
 here, and compared.
 """
@@ -28,10 +30,13 @@ from holdfast.model import (
 )
 from holdfast.stores.checks import (
     check_agent,
+    check_agent_status,
     check_effect,
+    check_fence,
+    check_filter,
+    check_finish,
     check_limit,
     check_log,
-    check_outcome,
     check_session,
     check_session_change,
 )
@@ -64,6 +69,8 @@ class SealedSessions(SealedAccess):
         status: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AgentRecord:
+        check_filter(agent_id, "agent id", str)
+        check_agent_status(status)
         sealed = self.rows.agent_metadata(metadata, agent_id.lower())
         return self.rows.opened_agent(
             self.inner.update_agent(agent_id, status=status, metadata=sealed)
@@ -102,7 +109,6 @@ class SealedSessions(SealedAccess):
         task_description: str | None = None,
         fence: int | None = None,
     ) -> SessionRecord:
-        # As it was given: sealed, everything could be stored.
         check_session_change(session_id, status, pause_reason, task_description, fence)
         rows = self.rows
         if metadata is not None:
@@ -173,6 +179,8 @@ class SealedSessions(SealedAccess):
         message: str,
         data: Mapping[str, Any] | None = None,
     ) -> SessionRecord | None:
+        check_filter(session_id, "session id", str)
+        check_fence(token)
         check_log("warning", message)
         message, data = self.rows.log(session_id, "warning", message, data)
         found = self.inner.interrupt_session(
@@ -196,7 +204,7 @@ class SealedSessions(SealedAccess):
         *,
         fence: int | None = None,
     ) -> bool:
-        check_outcome(outcome)
+        check_finish(session_id, key, outcome, fence)
         key = self.rows.effect_key(key)
         sealed = self.rows.outcome(outcome, session_id, key, occurrence, attempt_id)
         return self.inner.finish_effect(
@@ -219,6 +227,7 @@ class SealedSessions(SealedAccess):
     def append_log(
         self, session_id: str, level: str, message: str, data: Mapping[str, Any] | None = None
     ) -> LogRecord:
+        check_filter(session_id, "session id", str)
         check_log(level, message)
         message, data = self.rows.log(session_id, level, message, data)
         return self.rows.opened_log(self.inner.append_log(session_id, level, message, data))

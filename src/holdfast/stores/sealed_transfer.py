@@ -25,7 +25,8 @@ from holdfast.model import (
     utc_now,
 )
 from holdfast.state.refs import digests_in
-from holdfast.stores.checks import check_session
+from holdfast.stores.checks import check_free_text, check_session
+from holdfast.stores.copy_checks import check_copy
 from holdfast.stores.rules import new_session_record
 from holdfast.stores.sealed_checkpoints import SealedCheckpoints
 from holdfast.stores.sealed_rows import Seal
@@ -152,6 +153,9 @@ class SealedTransfer(SealedSessions, SealedCheckpoints):
         leaves: Collection[bytes],
         pack_required: bool = False,
     ) -> SessionRecord:
+        check_copy(copy)
+        for one in copy.checkpoints:
+            check_free_text(one.description, "description")
         rows, session_id = self.rows, copy.session.id
         sealed = replace(
             copy,

@@ -78,7 +78,7 @@ class SqliteEffects(SqliteSessions):
         *,
         fence: int | None = None,
     ) -> bool:
-        check_finish(session_id, outcome, fence)
+        check_finish(session_id, key, outcome, fence)
         chunks = self._packed(outcome.chunks)
         error = document_text(outcome.error, "error")
         content = (outcome.status, outcome.manifest, outcome.refs, error)
