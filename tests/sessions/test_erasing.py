@@ -17,6 +17,8 @@ from holdfast import SessionManager
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.sessions import Session
 from holdfast.sql import TENANT_TABLES
+from holdfast.testing.drafts import session as new_session
+from holdfast.testing.drafts import write
 from tests.memory import holds
 from tests.stores.postgres_drafts import connect
 
@@ -169,6 +171,60 @@ def test_nothing_is_left_of_an_erased_tenant(
             assert [one.data for one in other.store.read_packs(commit)] == [KEPT.encode()]
             assert kept.get_checkpoint(f"{KEPT} named").state == {"s": f"{KEPT} again"}
             assert other.verify().damaged == ()
+
+
+NAMED = {
+    ("chain_tombstones", "session_id"),
+    ("session_checkpoints", "name"),
+    ("session_checkpoints", "session_id"),
+    ("checkpoint_writes", "session_id"),
+    ("effects", "key"),
+    ("effects", "session_id"),
+    ("session_logs", "session_id"),
+    ("sessions", "continues_id"),
+    ("sessions", "id"),
+}
+"""What the planner goes by: of ids and names PostgreSQL keeps samples, as the docs say."""
+
+
+@pytest.mark.parametrize("whole_tenant", [True, False], ids=["tenant", "sessions"])
+def test_the_statistics_of_the_server_keep_no_content(
+    postgres_url: str, project: Path, whole_tenant: bool
+) -> None:
+    with (
+        SessionManager.open(postgres_url, project_dir=project) as manager,
+        connect(postgres_url) as connection,
+    ):
+        # Of a single row no samples are kept.
+        sessions = [work(manager, f"{GONE}-{number}") for number in range(3)]
+        for number, one in enumerate(sessions):
+            with manager.resume_session(one.id) as again:
+                again.pause(reason=f"{GONE} {number} reason")
+            draft = new_session(id=one.id, agent_id=one.record.agent_id)
+            manifest = json.dumps({"write": f"{GONE} {number}"})
+            manager.store.put_writes(draft, "", "e", [write(manifest=manifest)])
+            data = f"PACK {GONE} {number}".encode()
+            manager.store.put_pack(str(number) * 40, needs=[], data=data)
+        # As autovacuum does it.
+        connection.execute("ANALYZE")
+        assert samples_with(connection, GONE) == NAMED
+        if whole_tenant:
+            manager.erase_tenant()
+        else:
+            for one in sessions:
+                manager.delete_session(one.id)
+        connection.execute("VACUUM ANALYZE")
+        assert samples_with(connection, GONE) <= NAMED
+
+
+def samples_with(connection: psycopg.Connection[Any], mark: str) -> set[tuple[str, str]]:
+    """Return the columns of whose values the server keeps samples with the mark."""
+    rows = connection.execute(
+        "SELECT tablename, attname FROM pg_stats AS s WHERE schemaname = current_schema() "
+        "AND (s::text LIKE %s OR s::text LIKE %s)",
+        [f"%{mark}%", f"%{mark.encode().hex()}%"],
+    ).fetchall()
+    return {(table, column) for table, column in rows}
 
 
 def test_a_reader_that_holds_the_log_is_named(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ import pytest
 from holdfast.errors import InvalidIdentifier, MigrationChanged, SchemaMissing, SchemaTooNew
 from holdfast.sql import in_schema, migrations, queries, schema_sql
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.sealed_tables import CHECKPOINTS, TABLES
 from tests.stores.postgres_drafts import AGENT, connect, one_value, schema_of
 
 CATALOG = {
     "columns": """
         SELECT c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
-            a.attidentity::text, a.attstorage::text, a.attcompression::text, co.collname,
+            a.attidentity::text, a.attstorage::text, a.attcompression::text, a.attstattarget, co.collname,
             pg_get_expr(d.adbin, d.adrelid), col_description(c.oid, a.attnum)
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
         LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
@@ -334,6 +335,22 @@ def test_the_documented_keys_stand_in_the_migration_and_in_the_database(
     ):
         assert f"{key} ({kind}: " in comment
         assert any(re.match(rf"--\s+{key}\s+{kind}\s+\w+", line) for line in notes)
+
+
+def test_no_statistics_are_kept_of_content_and_all_of_what_indexes_need(
+    connection: "psycopg.Connection[Any]",
+) -> None:
+    columns = connection.execute(
+        "SELECT c.relname, a.attname, a.attstattarget = 0, EXISTS (SELECT FROM pg_index i "
+        "WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)) "
+        "FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
+        "WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'"
+    ).fetchall()
+    without = {(table, column) for table, column, none, _ in columns if none}
+    sealed = {(table.name, name) for table in (*TABLES, CHECKPOINTS) for name in table.sealed}
+    assert sealed <= without
+    assert ("session_checkpoints", "state_snapshot") in without
+    assert without & {(table, column) for table, column, _, indexed in columns if indexed} == set()
 
 
 def test_chunks_are_compressed_with_the_best_that_the_server_has(

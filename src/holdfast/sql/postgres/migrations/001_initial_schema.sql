@@ -270,6 +270,44 @@ CREATE TABLE holdfast.schema_migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- Statistics are samples of rows, and they outlast the rows: what was erased could still be read there. So
+-- none are kept of columns with content, which no index holds. What is looked for keeps its own: ids, names
+-- of checkpoints, keys of steps, types and statuses.
+ALTER TABLE holdfast.agents
+    ALTER COLUMN name SET STATISTICS 0,
+    ALTER COLUMN metadata SET STATISTICS 0;
+ALTER TABLE holdfast.sessions
+    ALTER COLUMN task_description SET STATISTICS 0,
+    ALTER COLUMN pause_reason SET STATISTICS 0,
+    ALTER COLUMN metadata SET STATISTICS 0,
+    ALTER COLUMN project_dir SET STATISTICS 0;
+ALTER TABLE holdfast.session_checkpoints
+    ALTER COLUMN description SET STATISTICS 0,
+    ALTER COLUMN state_snapshot SET STATISTICS 0,
+    ALTER COLUMN manifest SET STATISTICS 0,
+    ALTER COLUMN refs SET STATISTICS 0,
+    ALTER COLUMN git_branch SET STATISTICS 0,
+    ALTER COLUMN git_commit SET STATISTICS 0,
+    ALTER COLUMN metadata SET STATISTICS 0;
+ALTER TABLE holdfast.chunks
+    ALTER COLUMN data SET STATISTICS 0;
+ALTER TABLE holdfast.checkpoint_writes
+    ALTER COLUMN task_path SET STATISTICS 0,
+    ALTER COLUMN channel SET STATISTICS 0,
+    ALTER COLUMN manifest SET STATISTICS 0,
+    ALTER COLUMN refs SET STATISTICS 0;
+ALTER TABLE holdfast.effects
+    ALTER COLUMN name SET STATISTICS 0,
+    ALTER COLUMN fingerprint SET STATISTICS 0,
+    ALTER COLUMN result SET STATISTICS 0,
+    ALTER COLUMN refs SET STATISTICS 0,
+    ALTER COLUMN error SET STATISTICS 0;
+ALTER TABLE holdfast.session_logs
+    ALTER COLUMN message SET STATISTICS 0,
+    ALTER COLUMN data SET STATISTICS 0;
+ALTER TABLE holdfast.workspace_packs
+    ALTER COLUMN data SET STATISTICS 0;
+
 COMMENT ON TABLE holdfast.agents IS 'Who works: agents and their sub-agents.';
 COMMENT ON TABLE holdfast.sessions IS 'Lines of work (threads), each of one agent.';
 COMMENT ON TABLE holdfast.session_checkpoints IS 'Immutable save points of sessions.';
