@@ -862,6 +862,10 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.file_usage`."""
         return await self._run(self._manager.file_usage)
 
+    async def count_unheld(self) -> int:
+        """See `SessionManager.count_unheld`."""
+        return await self._run(self._manager.count_unheld)
+
     async def storage(self) -> StorageReport:
         """See `SessionManager.storage`."""
         return await self._run(self._manager.storage)

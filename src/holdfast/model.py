@@ -574,7 +574,9 @@ class GcReport:
     """What a sweep found: chunks that nothing refers to, and orphaned pending writes.
 
     ``snapshots`` and ``packs`` are file snapshots that no checkpoint names, in the project's private
-    store and on their way to other machines; ``file_bytes`` is the room that both took.
+    store and on their way to other machines; ``file_bytes`` is the room that both took. ``held_again`` are
+    snapshots that checkpoints name and that had lost their reference; where there are any, no snapshot is
+    freed this time.
     """
 
     chunks: int
@@ -584,3 +586,4 @@ class GcReport:
     snapshots: int = 0
     packs: int = 0
     file_bytes: int = 0
+    held_again: int = 0

@@ -32,6 +32,8 @@ from holdfast.stores.chain import breaks
 
 CHAIN_BROKEN: Final = "chain_broken"
 STRUCTURE_DAMAGED: Final = "structure_damaged"
+# The files of a checkpoint are whole, and nothing keeps git from freeing them.
+SNAPSHOT_UNHELD: Final = "snapshot_unheld"
 _CHUNKS_AT_ONCE: Final = 200
 # Whoever may not write is told all the same.
 _MAY_NOT_WRITE: Final = (StoreReadOnly, AccessDenied)

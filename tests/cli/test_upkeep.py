@@ -78,6 +78,14 @@ def test_gc_frees_what_pruning_left(cli: CommandLine, manager: SessionManager) -
     assert cli.json("verify")["verify"]["ok"] is True
 
 
+def test_gc_says_which_snapshots_it_holds_again(cli: CommandLine, manager: SessionManager) -> None:
+    _steps(manager, 1)
+    shutil.rmtree(cli.project / ".agents" / "workspace.git" / "refs" / "snapshots")
+    assert "would hold 1 snapshot of files again" in cli.ok("gc", "--dry-run")
+    assert "\nheld 1 snapshot of files again" in cli.ok("gc")
+    assert "again" not in cli.ok("gc")
+
+
 def test_verify_reads_everything_back(cli: CommandLine) -> None:
     cli.save("one", LARGE)
     cli.save("two", {"step": 2})

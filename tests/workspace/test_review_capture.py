@@ -13,7 +13,7 @@ import pytest
 from holdfast import SessionManager, Workspace
 from holdfast.errors import WorkspaceRefused
 from holdfast.workspace.base import Limits, Skipped
-from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.references import References
 from tests.workspace.pictures import git, make_repository
 
 
@@ -82,23 +82,23 @@ def test_an_edit_of_the_same_size_during_a_capture_is_found_by_the_next(
     workspace = Workspace(root)
     workspace.snapshot()
     file = root / "a.txt"
-    keep = PrivateStore.keep
+    keep = References.keep
 
-    def edit_and_keep(self: PrivateStore, *args: object, **named: object) -> None:
+    def edit_and_keep(self: References, *args: object, **named: object) -> None:
         looked = file.stat()
         with file.open("r+") as opened:
             opened.write("TWO\n")
         # Within the same second, as far as git can tell, and long before the index is in place.
         os.utime(file, ns=(looked.st_atime_ns, looked.st_mtime_ns))
-        index = self.home / "index.next"
+        index = workspace.store_dir / "index.next"
         later = looked.st_mtime_ns + 5_000_000_000
         os.utime(index, ns=(later, later))
         keep(self, *args, **named)  # type: ignore[arg-type]
 
     file.write_text("two\n")
-    monkeypatch.setattr(PrivateStore, "keep", edit_and_keep)
+    monkeypatch.setattr(References, "keep", edit_and_keep)
     first = workspace.snapshot()
-    monkeypatch.setattr(PrivateStore, "keep", keep)
+    monkeypatch.setattr(References, "keep", keep)
     assert workspace.read(first.commit, "a.txt") == b"two\n"
     assert workspace.read(workspace.snapshot().commit, "a.txt") == b"TWO\n"
 

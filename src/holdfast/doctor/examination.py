@@ -210,9 +210,18 @@ def _store(manager: SessionManager) -> Iterator[Finding]:
         yield Finding("leases", "ok", "nobody holds a session")
     try:
         usage = manager.file_usage()
+        unheld = manager.count_unheld()
     except HoldfastError as error:
         yield Finding("files", "warning", str(error))
     else:
+        if unheld:
+            yield Finding(
+                "references",
+                "bad",
+                f"{unheld:,} of the snapshots that checkpoints name have lost their reference: git may "
+                "free them",
+                "holdfast gc, which writes the references anew",
+            )
         level: Level = "warning" if usage.bytes > 0.9 * usage.quota_bytes else "ok"
         yield Finding(
             "files",

@@ -59,6 +59,8 @@ def _clean_up(
         try:
             swept, packs = files.sweep(last=False)
             snapshots, file_bytes = swept.snapshots, swept.bytes + packs.bytes
+            if swept.mended:
+                left.append("snapshots of files: references were lost; holdfast gc frees them")
         except WorkspaceError as error:
             left.append(f"snapshots of files: {error}; holdfast gc frees them")
     try:

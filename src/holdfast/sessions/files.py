@@ -285,7 +285,12 @@ class ProjectFiles:
 
         The last snapshot stays for the next capture to build on, unless ``last`` is false.
         """
-        snapshots = self.workspace.gc(self._store.workspace_commits, dry_run=dry_run, last=last)
+        snapshots = self.workspace.gc(
+            self._store.workspace_commits,
+            dry_run=dry_run,
+            last=last,
+            only_here=not self._share,
+        )
         packs = self._store.sweep_packs(dry_run=dry_run)
         return snapshots, packs
 
@@ -307,6 +312,21 @@ class ProjectFiles:
         return {
             checkpoint: problem for commit, problem in wrong.items() for checkpoint in named[commit]
         }
+
+    def unheld(self) -> set[str]:
+        """Return snapshots that checkpoints name, that are whole, and that git is free to remove.
+
+        Those that other machines can have from the store need no reference here.
+        """
+        if self._share:
+            return set()
+        return self.workspace.unheld(self._store.workspace_commits())
+
+    def unheld_checkpoints(self) -> list[str]:
+        """Return the checkpoints whose snapshot nothing holds."""
+        unheld = self.unheld()
+        records = self._all_records() if unheld else ()
+        return [one.id for one in records if one.workspace_commit in unheld]
 
     def _all_records(self) -> list[CheckpointRecord]:
         """List all checkpoints that can be opened; the others are told of by the store's own verification."""

@@ -38,7 +38,11 @@ class KeptStore(ABC):
         return self._store.session_usage()
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
-        """Free chunks and file snapshots that nothing refers to; safe beside running saves."""
+        """Free chunks and file snapshots that nothing refers to; safe beside running saves.
+
+        Snapshots that are needed and whose references are lost are held again first; the next call frees
+        the others then.
+        """
         return upkeep.collect(self._store, self._around.files, dry_run=dry_run)
 
     def count_keys(self) -> KeyReport:
@@ -69,6 +73,10 @@ class KeptStore(ABC):
     def file_usage(self) -> Usage:
         """Return what the snapshots of the project's files take on disk."""
         return self.workspace.usage()
+
+    def count_unheld(self) -> int:
+        """Count the snapshots that checkpoints name and that git is free to remove; `gc` mends that."""
+        return 0 if self._around.files is None else len(self._around.files.unheld())
 
     def storage(self) -> StorageReport:
         """Return what all of it takes: states, file snapshots, packs for other machines."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Final
 
 from holdfast.errors import InvalidFilter, SnapshotCorrupt
 from holdfast.model import (
@@ -21,8 +22,13 @@ from holdfast.model import (
 from holdfast.retention import Decision, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
-from holdfast.verification import Damage, VerifyReport, verify_store
+from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
 from holdfast.workspace.base import Usage
+
+_UNHELD: Final = (
+    "the reference to its files in .agents/workspace.git is missing or unreadable; holdfast gc writes it "
+    "anew"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ def collect(store: Store, files: ProjectFiles | None, *, dry_run: bool) -> GcRep
         snapshots=snapshots.snapshots,
         packs=packs.packs,
         file_bytes=snapshots.bytes + packs.bytes,
+        held_again=snapshots.mended,
     )
 
 
@@ -94,7 +101,10 @@ def verify(
     report = verify_store(store, deep=deep, progress=progress)
     if files is None:
         return report
-    return replace(report, damaged=(*report.damaged, *damaged_files(files)))
+    unheld = [
+        Damage(checkpoint, SNAPSHOT_UNHELD, _UNHELD) for checkpoint in files.unheld_checkpoints()
+    ]
+    return replace(report, damaged=(*report.damaged, *damaged_files(files), *unheld))
 
 
 def damaged_files(

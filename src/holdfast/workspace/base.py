@@ -116,11 +116,16 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What `Workspace.gc` removed: snapshots that no checkpoint names, and the room they took."""
+    """What `Workspace.gc` removed: snapshots that no checkpoint names, and the room they took.
+
+    ``mended`` are snapshots that are needed and that no reference held: they are held again, and the
+    next sweep frees what is not needed.
+    """
 
     snapshots: int
     bytes: int
     dry_run: bool
+    mended: int = 0
 
 
 @dataclass(frozen=True, slots=True)

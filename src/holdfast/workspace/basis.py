@@ -57,7 +57,7 @@ def forget_cache(store: PrivateStore) -> None:
     # In this order: an index without its note counts for nothing.
     store.notes.remove(NOTE)
     store.index.unlink(missing_ok=True)
-    store.release_last()
+    store.references.release_last()
 
 
 def made_in(store: PrivateStore) -> list[int]:

@@ -231,7 +231,7 @@ class Capture:
             parents = [position] if position else []
             commit = self._store.commit(tree, message, parents, deadline=self._deadline)
         self._store.incoming.deliver()
-        self._store.keep(group, commit, deadline=self._deadline)
+        self._store.references.keep(group, commit, deadline=self._deadline)
         self._index.put_in_place(started=self._basis.started)
         self._note |= {
             "commit": commit, "tree": tree, "message": text, "position": position,

@@ -24,6 +24,7 @@ from holdfast.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
     WorkspaceRefused,
+    WorkspaceUnavailable,
 )
 from holdfast.small_files import read_small_file
 from holdfast.workspace.base import (
@@ -268,7 +269,7 @@ class Workspace:
             for data in packs:
                 import_pack(self._store, data)
             self._store.read_commit(commit)
-            self._store.keep(self._group, commit, last=False)
+            self._store.references.keep(self._group, commit, last=False)
 
     def write_pack(self, commits: Sequence[str], write: Callable[[bytes], object]) -> int:
         """Write snapshots as one git pack, and return the bytes that their files have unpacked.
@@ -308,7 +309,7 @@ class Workspace:
     def _hold(self, commits: Iterable[str]) -> None:
         for commit in commits:
             self._store.read_commit(commit)
-            self._store.keep(self._group, commit, last=False)
+            self._store.references.keep(self._group, commit, last=False)
 
     def last(self) -> str | None:
         """Return the project's latest snapshot, whoever made it."""
@@ -318,7 +319,9 @@ class Workspace:
 
     def snapshots(self) -> set[str]:
         """Return the commits that are kept for this group."""
-        return self._store.kept(self._group).get(self._group, set())
+        if not self._store.exists():
+            return set()
+        return self._store.references.kept(self._group).get(self._group, set())
 
     def verify(self, commits: Collection[str] | None = None) -> list[Problem]:
         """Read every object of the snapshots again, hash it, and report what is wrong."""
@@ -331,7 +334,7 @@ class Workspace:
         """Return what the private store takes on disk."""
         if not self._store.exists():
             return Usage(0, 0, 0, self.limits.quota_bytes)
-        kept = set().union(*self._store.kept().values())
+        kept = self._store.references.all_kept()
         return Usage(
             self._store.size(), len(kept), self._store.count_objects(), self.limits.quota_bytes
         )
@@ -343,30 +346,62 @@ class Workspace:
         dry_run: bool = False,
         repack: bool = True,
         last: bool = True,
+        only_here: bool = True,
     ) -> Sweep:
         """Let go of this group's snapshots that ``needed()`` does not name, and free their room.
 
         Saves wait meanwhile: ``needed`` is asked when none is between its capture and its checkpoint.
         The last snapshot stays, since the next capture builds on it; with ``last=False`` it goes as
         well, and the next capture reads every file.
+
+        Git frees what no reference holds, so references that were lost are written anew first. Where
+        there were any, nothing is freed this time: those of another group may be lost as well. Snapshots
+        that can be had from elsewhere too (``only_here=False``) may be here without one.
         """
         if not self._store.exists():
             return Sweep(0, 0, dry_run)
         with self._store.using(alone=True), self._store.working():
             # It needs its snapshots, whether or not anything else does.
             finish_interrupted(self._store, self.limits, Repository.find(self.root))
-            held = self._store.kept(self._group).get(self._group, set())
-            orphans = held - set(needed())
+            wanted = set(needed())
+            mended = self._hold_again(wanted if only_here else set(), dry_run=dry_run)
+            if mended:
+                return Sweep(0, 0, dry_run, mended=mended)
+            orphans = self.snapshots() - wanted
             before = self._store.size()
             if not dry_run:
-                self._store.hold_last(read_cache(self._store).get("commit"))
-                self._store.release(self._group, sorted(orphans))
-                if not last and not self._store.holds(self.last()):
+                self._store.references.hold_last(read_cache(self._store).get("commit"))
+                self._store.references.release(self._group, sorted(orphans))
+                if not last and self.last() not in self._store.references.all_kept():
                     forget_cache(self._store)
                 if repack:
                     self._store.repack()
             freed = 0 if dry_run else max(0, before - self._store.size())
             return Sweep(len(orphans), freed, dry_run)
+
+    def unheld(self, commits: Collection[str]) -> set[str]:
+        """Return snapshots that the private store has and no reference holds: git would free them."""
+        if not self._store.exists():
+            return set()
+        held: set[str] = set()
+        # References that cannot be read hold nothing.
+        with suppress(WorkspaceUnavailable):
+            held = self._store.references.all_kept()
+        return self._store.present(set(commits) - held)
+
+    def _hold_again(self, wanted: set[str], *, dry_run: bool) -> int:
+        """Write references that are missing or misleading; return how many snapshots nothing held."""
+        references = self._store.references
+        held, again = references.kept(), references.misleading()
+        again.setdefault(self._group, set()).update(wanted - held.get(self._group, set()))
+        there = self._store.present(set().union(*again.values()))
+        lost = there.difference(*held.values())
+        if not dry_run:
+            references.hold_again({group: commits & there for group, commits in again.items()})
+            # What a reference is named after may be gone; then it holds nothing and stops every sweep.
+            for group, commits in references.misleading().items():
+                references.release(group, sorted(commits))
+        return len(lost)
 
     # Paths -----------------------------------------------------------------------------------
 

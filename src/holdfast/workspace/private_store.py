@@ -1,4 +1,4 @@
-"""The private git store of one project: objects and references.
+"""The private git store of one project: objects, and the references that hold them (`references`).
 
 It lies in ``.agents/workspace.git``, apart from the user's repository, and only git's plumbing works on
 it. How it is kept from misleading git is in `store_settings`, who may use it when in `store_locks`.
@@ -14,19 +14,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final, cast
 
-from holdfast.durable import sync_directories
 from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
 from holdfast.workspace import store_settings
 from holdfast.workspace.base import Entry, Problem, is_own
 from holdfast.workspace.environment import STORE_SETTINGS
 from holdfast.workspace.incoming import Incoming
-from holdfast.workspace.notes import Notes, read_bytes, write_if_other
+from holdfast.workspace.notes import Notes, write_if_other
 from holdfast.workspace.paths import batches, lines, split
 from holdfast.workspace.process import Deadline, Git
+from holdfast.workspace.references import References
 from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
 
-_REFS: Final = "refs/snapshots"
-_LAST: Final = "refs/last"
 # What stands beside a database: the files of SQLite, and the copies made before a migration.
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
 _AUTHOR: Final = {
@@ -46,6 +44,7 @@ class PrivateStore:
         self._databases = {inside for one in never for inside in _inside(root, one)}
         self.index = home / "index"
         self.git = Git(home, work_tree=root, settings=STORE_SETTINGS)
+        self.references = References(home, self.git)
         self.notes = Notes(home)
         self.incoming = Incoming(home, work_tree=root, settings=STORE_SETTINGS)
         self._locks = StoreLocks(home, project=root)
@@ -238,52 +237,16 @@ class PrivateStore:
             found[path] = dict(_entries(data, id_size=len(name) // 2))
         return found
 
-    # References ------------------------------------------------------------------------------
+    def present(self, commits: Iterable[str]) -> set[str]:
+        """Return those of the commits that are stored, held or not."""
+        wanted = sorted(commits)
+        if not wanted:
+            return set()
+        out = self.git.run("cat-file", "--batch-check", stdin=lines(wanted))
+        found = (line.split(" ") for line in out.decode().splitlines())
+        return {words[0] for words in found if words[1:2] == ["commit"]}
 
-    def keep(
-        self, group: str, commit: str, *, last: bool = True, deadline: Deadline | None = None
-    ) -> None:
-        """Hold on to a commit under the name of those who need it."""
-        name = f"{_REFS}/{group}/{commit}"
-        # The last snapshot is held in any case: the next capture builds on it.
-        wanted = {name, _LAST} if last else {name}
-        missing = [
-            one for one in sorted(wanted) if read_bytes(self.home / one).strip() != commit.encode()
-        ]
-        if missing:
-            updates = lines(f"update {one} {commit}" for one in missing)
-            self.git.run("update-ref", "--stdin", stdin=updates, deadline=deadline)
-            # Git syncs the files. Their names must last too: the database may be on another disk.
-            sync_directories({self.home / above for one in missing for above in Path(one).parents})
-
-    def hold_last(self, commit: str | None) -> None:
-        """Hold what the next capture builds on, should a killed one have let it slip."""
-        if commit is not None and read_bytes(self.home / _LAST).strip() != commit.encode():
-            self.git.run("update-ref", _LAST, commit)
-
-    def holds(self, commit: str | None) -> bool:
-        """Whether anybody needs a commit, other than the next capture to build on it."""
-        return any(commit in commits for commits in self.kept().values())
-
-    def release_last(self) -> None:
-        """Let go of what the next capture would have built on."""
-        self.git.run("update-ref", "-d", _LAST)
-
-    def kept(self, group: str | None = None) -> dict[str, set[str]]:
-        """Return the commits that are held, by group."""
-        prefix = f"{_REFS}/{group}" if group is not None else _REFS
-        out = self.git.run("for-each-ref", "--format=%(refname)", prefix) if self.exists() else b""
-        found: dict[str, set[str]] = {}
-        for name in out.decode().split():
-            owner, _, commit = name.removeprefix(f"{_REFS}/").rpartition("/")
-            found.setdefault(owner, set()).add(commit)
-        return found
-
-    def release(self, group: str, commits: Iterable[str]) -> None:
-        """Let go of commits; `repack` then frees what nothing holds."""
-        updates = lines(f"delete {_REFS}/{group}/{commit}" for commit in commits)
-        if updates:
-            self.git.run("update-ref", "--stdin", stdin=updates)
+    # Upkeep ----------------------------------------------------------------------------------
 
     def repack(self) -> None:
         """Pack everything that is held into one pack and delete the rest. Needs both locks."""

@@ -218,7 +218,7 @@ class Restore:
         ]
         if wrong:
             # Another program's newest bytes may be in it alone, and no sweep looks into this group.
-            self._store.keep(SAFETY_GROUP, landed.commit, last=False)
+            self._store.references.keep(SAFETY_GROUP, landed.commit, last=False)
             raise RestoreFailed(
                 f"{len(wrong)} paths are not what they should be, {wrong[0]!r} among them: "
                 f"another program may be writing to them. Snapshot {landed.commit} holds them as "

@@ -17,7 +17,8 @@ def command(common: Common, dry_run: bool) -> None:
     """Free the space of content that nothing refers to.
 
     Removed checkpoints leave their content and their snapshots of files behind until this runs. Safe
-    beside running saves.
+    beside running saves. Where references to snapshots are lost that checkpoints need, it writes them
+    anew and frees no files this time.
 
     \b
     Examples:
@@ -31,6 +32,12 @@ def command(common: Common, dry_run: bool) -> None:
         return
     verb = "would free" if dry_run else "freed"
     print_line(f"{verb} {plural(report.chunks, 'chunk')} ({size(report.bytes)})")
+    if report.held_again:
+        verb_held = "would hold" if dry_run else "held"
+        print_line(
+            f"{verb_held} {plural(report.held_again, 'snapshot')} of files again whose references were "
+            "lost; no files are freed this time. Verify other databases of this project before the next"
+        )
     if report.snapshots or report.packs or report.file_bytes:
         packs = f" and {plural(report.packs, 'pack')}" if report.packs else ""
         # What a snapshot alone takes is known once it is gone.
