@@ -576,7 +576,8 @@ class GcReport:
     ``snapshots`` and ``packs`` are file snapshots that no checkpoint names, in the project's private
     store and on their way to other machines; ``file_bytes`` is the room that both took. ``held_again`` are
     snapshots that checkpoints name and that had lost their reference; where there are any, no snapshot is
-    freed this time.
+    freed this time. ``in_quarantine`` are checkpoints that failed verification: what they need may not be
+    what their rows say, so while there are any nothing is removed.
     """
 
     chunks: int
@@ -587,3 +588,4 @@ class GcReport:
     packs: int = 0
     file_bytes: int = 0
     held_again: int = 0
+    in_quarantine: int = 0

@@ -50,6 +50,13 @@ def test_log_marks_what_is_in_quarantine(cli: CommandLine, session: Session) -> 
     assert "quarantine" not in newest + oldest
 
 
+def test_gc_says_that_it_frees_nothing(cli: CommandLine, session: Session) -> None:
+    assert "quarantine" not in cli.ok("gc")
+    damage(cli, "n1")
+    assert "\n1 checkpoint in quarantine: nothing is freed" in cli.ok("gc")
+    assert cli.json("gc", "--dry-run")["gc"]["in_quarantine"] == 1
+
+
 def test_sessions_counts_what_is_in_quarantine(
     cli: CommandLine, manager: SessionManager, session: Session
 ) -> None:

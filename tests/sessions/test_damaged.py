@@ -197,3 +197,35 @@ def test_whoever_may_only_read_is_told_all_that_deep_verification_finds(postgres
             report = auditor.verify(deep=True)
         assert {one.checkpoint_id for one in report.damaged} - {None} == {saved.id}
         assert report.quarantined == ()
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_a_sweep_frees_nothing_that_a_damaged_row_may_need(tmp_path: Path, verified: bool) -> None:
+    with SessionManager.open(tmp_path / "sessions.db", project_dir=tmp_path) as manager:
+        session = manager.create_session(agent_type="implementer")
+        for number in range(3):
+            (tmp_path / "notes").write_text(str(number))
+            session.save_checkpoint(f"n{number}", state={"text": f"{number} of many words " * 400})
+        session.delete_checkpoint("n0")
+        good = session.list_checkpoints()[1]
+        kept = manager.store.read_payload(good.id)
+        assert kept is not None
+        assert good.workspace_commit is not None
+        wrong = (
+            bytes([*kept.refs[:20], kept.refs[20] ^ 1, *kept.refs[21:]]),
+            good.workspace_commit[::-1],
+        )
+        row = (
+            "UPDATE session_checkpoints SET refs = x'{}', workspace_commit = '{}' WHERE name = 'n1'"
+        )
+        run(tmp_path, row.format(wrong[0].hex(), wrong[1]))
+        if verified:
+            assert not manager.verify(deep=True).ok
+        for dry_run in (True, False):
+            report = manager.gc(dry_run=dry_run)
+            assert (report.in_quarantine, report.chunks, report.snapshots) == (1, 0, 0)
+        run(tmp_path, row.format(kept.refs.hex(), good.workspace_commit))
+        assert manager.verify(deep=True).ok
+        report = manager.gc()
+        assert (report.in_quarantine, report.chunks, report.snapshots) == (0, 1, 1)
+        assert manager.verify(deep=True).ok

@@ -280,18 +280,21 @@ class ProjectFiles:
         """What `differ_from` found changed since the last capture for a save."""
         return frozenset(self._seen_changed)
 
-    def sweep(self, *, dry_run: bool = False, last: bool = True) -> tuple[Sweep, PackReport]:
+    def sweep(
+        self, *, dry_run: bool = False, last: bool = True, release: bool = True
+    ) -> tuple[Sweep, PackReport]:
         """Let go of snapshots and packs that no checkpoint names any more.
 
-        The last snapshot stays for the next capture to build on, unless ``last`` is false.
+        The last snapshot stays for the next capture to build on, unless ``last`` is false. With
+        ``release=False`` all stay, and only lost references are written anew.
         """
-        snapshots = self.workspace.gc(
-            self._store.workspace_commits,
-            dry_run=dry_run,
-            last=last,
-            only_here=not self._share,
-        )
-        packs = self._store.sweep_packs(dry_run=dry_run)
+
+        def needed() -> set[str]:
+            named = self._store.workspace_commits()
+            return named if release else named | self.workspace.snapshots()
+
+        snapshots = self.workspace.gc(needed, dry_run=dry_run, last=last, only_here=not self._share)
+        packs = self._store.sweep_packs(dry_run=dry_run) if release else PackReport(0, 0)
         return snapshots, packs
 
     def problems(self, records: Iterable[CheckpointRecord] | None = None) -> dict[str, str]:

@@ -41,7 +41,8 @@ class KeptStore(ABC):
         """Free chunks and file snapshots that nothing refers to; safe beside running saves.
 
         Snapshots that are needed and whose references are lost are held again first; the next call frees
-        the others then.
+        the others then. As long as a checkpoint is in quarantine, nothing is freed: its row may not say any
+        more what it needs. Those whose rows do not fit their links are put there first.
         """
         return upkeep.collect(self._store, self._around.files, dry_run=dry_run)
 

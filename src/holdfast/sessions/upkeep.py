@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from holdfast.errors import InvalidFilter, SnapshotCorrupt
+from holdfast.errors import IntegrityError, InvalidFilter, SnapshotCorrupt
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
@@ -25,6 +25,7 @@ from holdfast.stores import Store
 from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
 from holdfast.workspace.base import Usage
 
+_ROWS_AT_ONCE: Final = 200
 _UNHELD: Final = (
     "the reference to its files in .agents/workspace.git is missing or unreadable; holdfast gc writes it "
     "anew"
@@ -54,10 +55,16 @@ def measure(store: Store, files: ProjectFiles | None) -> StorageReport:
 
 def collect(store: Store, files: ProjectFiles | None, *, dry_run: bool) -> GcReport:
     """Free what nothing refers to; see `SessionManager.gc`."""
-    report = store.gc(dry_run=dry_run)
+    altered = find_altered(store)
+    if altered and dry_run:
+        report = GcReport(0, 0, 0, dry_run, in_quarantine=len(altered))
+    else:
+        store.quarantine(altered)
+        report = store.gc(dry_run=dry_run)
     if files is None:
         return report
-    snapshots, packs = files.sweep(dry_run=dry_run)
+    # A row that is not as it was may name another snapshot than it did.
+    snapshots, packs = files.sweep(dry_run=dry_run, release=not report.in_quarantine)
     return replace(
         report,
         snapshots=snapshots.snapshots,
@@ -65,6 +72,27 @@ def collect(store: Store, files: ProjectFiles | None, *, dry_run: bool) -> GcRep
         file_bytes=snapshots.bytes + packs.bytes,
         held_again=snapshots.mended,
     )
+
+
+def find_altered(store: Store) -> set[str]:
+    """Return the checkpoints that are in quarantine, or belong there: their rows do not fit their links."""
+    ids = list(store.iter_checkpoint_ids())
+    found: set[str] = set()
+    for at in range(0, len(ids), _ROWS_AT_ONCE):
+        batch = ids[at : at + _ROWS_AT_ONCE]
+        try:
+            store.read_payloads(batch)
+        except IntegrityError:
+            found.update(one for one in batch if not _fits(store, one))
+    return found
+
+
+def _fits(store: Store, checkpoint_id: str) -> bool:
+    try:
+        store.read_payload(checkpoint_id)
+    except IntegrityError:
+        return False
+    return True
 
 
 def prune(

@@ -147,6 +147,9 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
 
         Safe beside running puts: a chunk that any committed checkpoint needs is never removed.
         Writes are orphans only when they are a day old. This object forgets the chunks that it has read.
+
+        The references of a checkpoint in quarantine may be what is damaged, so nobody knows what it needs:
+        as long as there is one, nothing is removed and the report counts them.
         """
 
     @abstractmethod

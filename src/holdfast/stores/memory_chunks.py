@@ -58,6 +58,9 @@ class MemoryChunks(MemoryTables):
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
         with self._open(), self._forgetting():
+            quarantined = sum(one.quarantined_at is not None for one in self._checkpoints.values())
+            if quarantined:
+                return GcReport(0, 0, 0, dry_run, in_quarantine=quarantined)
             orphans = self._orphaned_writes(self._now() - ORPHAN_AGE)
             gone = {id(record) for _, _, record in orphans}
             live, whole = reachable(self._all_roots(gone), self._read)

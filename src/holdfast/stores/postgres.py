@@ -222,6 +222,9 @@ class PostgresStore(
         return int(count)
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
+        [(quarantined,)] = self._rows("checkpoints.count_quarantined", again=True)
+        if quarantined:
+            return GcReport(0, 0, 0, dry_run, in_quarantine=quarantined)
         [(chunks, size, writes)] = self._erase("postgres.gc", again=True, dry_run=dry_run)
         return GcReport(chunks, size, writes, dry_run)
 

@@ -78,6 +78,9 @@ class SqliteChunks(SqliteAccess):
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
         def sweep(connection: apsw.Connection) -> GcReport:
+            [(quarantined,)] = all_rows(connection, "checkpoints.count_quarantined", (self.tenant,))
+            if quarantined:
+                return GcReport(0, 0, 0, dry_run, in_quarantine=quarantined)
             before = stamp(self._now() - ORPHAN_AGE)
             orphans = all_rows(connection, "sqlite.gc.orphaned_writes", (self.tenant, before))
             if not dry_run:

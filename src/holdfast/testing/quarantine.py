@@ -108,6 +108,26 @@ class QuarantineContract(Contract):
         assert store.gc().chunks == 1
         assert store.load(first) is not None
 
+    def test_nothing_is_swept_as_long_as_something_is_in_quarantine(self, store: Store) -> None:
+        owner = store.create_session(session())
+        good, bad = (put_state(store, owner.id, number) for number in range(2))
+        store.delete_checkpoints([good])
+        store.quarantine([bad])
+        for dry_run in (True, False):
+            report = store.gc(dry_run=dry_run)
+            assert (report.chunks, report.bytes, report.in_quarantine) == (0, 0, 1)
+        assert len(list(store.iter_digests())) == 2
+        store.quarantine([bad], lift=True)
+        report = store.gc()
+        assert (report.chunks, report.in_quarantine) == (1, 0)
+
+    def test_a_neighbour_in_quarantine_stops_no_sweep(self, store: Store, neighbour: Store) -> None:
+        theirs = neighbour.create_session(session())
+        neighbour.quarantine([put_state(neighbour, theirs.id, 0)])
+        owner = store.create_session(session())
+        store.delete_checkpoints([put_state(store, owner.id, 1)])
+        assert store.gc().chunks == 1
+
     def test_deep_verification_quarantines_and_releases(self, store: Store) -> None:
         owner = store.create_session(session())
         first = put_state(store, owner.id, 0)

@@ -18,7 +18,7 @@ def command(common: Common, dry_run: bool) -> None:
 
     Removed checkpoints leave their content and their snapshots of files behind until this runs. Safe
     beside running saves. Where references to snapshots are lost that checkpoints need, it writes them
-    anew and frees no files this time.
+    anew and frees no files this time. Nothing is freed as long as a checkpoint is in quarantine.
 
     \b
     Examples:
@@ -32,6 +32,11 @@ def command(common: Common, dry_run: bool) -> None:
         return
     verb = "would free" if dry_run else "freed"
     print_line(f"{verb} {plural(report.chunks, 'chunk')} ({size(report.bytes)})")
+    if report.in_quarantine:
+        print_line(
+            f"{plural(report.in_quarantine, 'checkpoint')} in quarantine: nothing is freed, since nobody "
+            "knows what they need. `holdfast verify --deep` releases what is whole again; delete the others"
+        )
     if report.held_again:
         verb_held = "would hold" if dry_run else "held"
         print_line(

@@ -307,6 +307,10 @@ WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND c.id = ANY (%(ids)s::uuid[]) AND c.quarantined_at IS NOT NULL AND holdfast.durably()
 RETURNING c.id;
 
+-- name: checkpoints.count_quarantined
+SELECT count(*) FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.quarantined_at IS NOT NULL;
+
 -- name: checkpoints.mark_restored
 UPDATE holdfast.session_checkpoints AS c SET restored_at = clock_timestamp()
 WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)

@@ -231,6 +231,9 @@ UPDATE session_checkpoints SET quarantined_at = NULL
 WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?)) AND quarantined_at IS NOT NULL
 RETURNING id;
 
+-- name: checkpoints.count_quarantined
+SELECT count(*) FROM session_checkpoints WHERE tenant = ? AND quarantined_at IS NOT NULL;
+
 -- name: checkpoints.mark_restored
 UPDATE session_checkpoints SET restored_at = ?
 WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
