@@ -41,7 +41,7 @@ from holdfast.stores.postgres_sealing import PostgresSealing
 from holdfast.stores.postgres_sessions import PostgresSessions
 from holdfast.stores.postgres_statements import parse_put, uuid_or_none
 from holdfast.stores.postgres_transfer import PostgresTransfer
-from holdfast.stores.rules import key_required
+from holdfast.stores.rules import key_required, sequence_behind
 
 
 class PostgresStore(
@@ -137,9 +137,13 @@ class PostgresStore(
         return bool(self._rows("chunks.set_aside", digest=digest, aside=aside, stored=stored))
 
     def check_structure(self) -> list[str]:
+        [(value, highest)] = self._rows("postgres.check_sequence", again=True)
         return [
-            f"checkpoint {row[0]}: its state_snapshot is another document than its manifest"
-            for row in self._rows("postgres.check_structure", again=True)
+            *(
+                f"checkpoint {row[0]}: its state_snapshot is another document than its manifest"
+                for row in self._rows("postgres.check_structure", again=True)
+            ),
+            *(() if value is None else sequence_behind(value, highest)),
         ]
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:

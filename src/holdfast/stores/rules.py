@@ -7,7 +7,7 @@ second, the order of packs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -93,6 +93,16 @@ def _enter(packed: Iterable[bytes], live: set[bytes]) -> list[bytes]:
                 if is_index:
                     indexes.append(digest)
     return indexes
+
+
+def sequence_behind(value: int | None, highest: int) -> Iterator[str]:
+    """Say that the sequence which orders checkpoints stands below the highest place that is taken."""
+    if value is None or value < highest:
+        stands = "is missing" if value is None else f"stands at {value}"
+        yield (
+            f"the sequence of checkpoints {stands}, and one has the place {highest}: what is saved next "
+            "may not be the newest"
+        )
 
 
 def lease_clock(now: Uptime, ttl: timedelta) -> str:

@@ -59,6 +59,7 @@ class SqliteStore(SqliteTransfer, SqliteWrites, SqliteSealing):
         self._compress = compress
         self._now = now
         self._uptime = uptime
+        self._drawn_for = set()
         self._file = DatabaseFile(self.path, self.url, busy_timeout=busy_timeout)
         self._file.open(self._ensure_schema if ensure_schema else self._check_schema)
         if not sealed and self.read_seal() is not None:

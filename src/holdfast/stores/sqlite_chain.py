@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 import apsw
 
@@ -14,9 +15,13 @@ from holdfast.stores.sqlite_access import SqliteAccess, all_rows
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import Row
 
+_MOST_LINES: Final = 10_000
+
 
 class SqliteChain(SqliteAccess):
     """The links of checkpoints."""
+
+    _drawn_for: set[tuple[str, str]]
 
     def read_chain(self, session_id: str) -> Chain | None:
         check_filter(session_id, "session id", str)
@@ -54,6 +59,24 @@ class SqliteChain(SqliteAccess):
         if not fits:
             raise altered(row[0])
         return Payload(manifest, refs, row[1])
+
+    def _next_seq(self, connection: apsw.Connection, session_id: str, namespace: str) -> int:
+        """Draw the place of a new checkpoint, which is the newest of its line.
+
+        A sequence that was damaged shows in the first draw for a line, and is mended; looking each time
+        would cost every put.
+        """
+        line = (session_id, namespace)
+        if line in self._drawn_for:
+            drawn = all_rows(connection, "sqlite.put.next_seq", ())
+        else:
+            drawn = all_rows(connection, "sqlite.put.first_seq", (self.tenant, *line))
+            if len(self._drawn_for) >= _MOST_LINES:
+                self._drawn_for.clear()
+            if drawn:
+                self._drawn_for.add(line)
+        [(seq,)] = drawn or all_rows(connection, "sqlite.put.mended_seq", ())
+        return int(seq)
 
     def _bury(self, connection: apsw.Connection, gone: Sequence[Row]) -> int:
         """Leave tombstones for rows that were removed (session, then a link); return how many."""

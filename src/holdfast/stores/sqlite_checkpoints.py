@@ -100,7 +100,7 @@ class SqliteCheckpoints(SqliteSessions):
             if draft.parent_is_newest:
                 parent_id, _ = self._newest(connection, draft, now)
             if seq is None:
-                (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+                seq = self._next_seq(connection, draft.session_id, draft.namespace)
             row = rows.of_draft(
                 draft,
                 agent_id=agent_id,

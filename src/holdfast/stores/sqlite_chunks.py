@@ -10,7 +10,7 @@ from holdfast.errors import ChunksMissing, StateCorrupt
 from holdfast.model import Buffer, GcReport
 from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.compression import pack, unpack
-from holdfast.stores.rules import ORPHAN_AGE, reachable
+from holdfast.stores.rules import ORPHAN_AGE, reachable, sequence_behind
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows, hex_list, number_list
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import Row, stamp
@@ -66,9 +66,11 @@ class SqliteChunks(SqliteAccess):
         def check(connection: apsw.Connection) -> list[str]:
             said = [str(row[0]) for row in all_rows(connection, "sqlite.integrity_check", ())]
             refers = all_rows(connection, "sqlite.foreign_key_check", ())
+            [(value, highest)] = all_rows(connection, "sqlite.check_sequence", ())
             return [
                 *(line for line in said if line != "ok"),
                 *(f"row {row} of {table} refers to nothing" for table, row, *_ in refers),
+                *sequence_behind(value, highest),
             ]
 
         return self._file.read(check)

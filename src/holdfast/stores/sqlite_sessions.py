@@ -288,7 +288,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
     ) -> bytes:
         """Copy a checkpoint that is as it was stored into the session of the draft; return its link."""
         payload = self._verified(source)
-        (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+        seq = self._next_seq(connection, draft.id, source[3])
         manifest = payload.manifest.encode()
         row = list(source[:25])
         row[0:3] = copies[source[0]], draft.id, draft.agent_id

@@ -133,7 +133,7 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
         previous: bytes,
     ) -> bytes:
         draft = check_copied(copy, record, payload)
-        (seq,) = all_rows(connection, "sqlite.put.next_seq", ())[0]
+        seq = self._next_seq(connection, draft.session_id, draft.namespace)
         row = rows.of_draft(
             draft,
             agent_id=record.agent_id,

@@ -400,6 +400,14 @@ SELECT c.id FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND c.state_snapshot IS DISTINCT FROM c.manifest::jsonb ORDER BY c.seq;
 
+-- name: postgres.check_sequence
+-- A role that may only read is not told where the sequence stands.
+SELECT CASE WHEN has_sequence_privilege('holdfast.session_checkpoints_seq_seq', 'USAGE, SELECT')
+        THEN coalesce(pg_sequence_last_value('holdfast.session_checkpoints_seq_seq'), 0) END,
+    coalesce(max(c.seq), 0)
+FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
+
 -- name: chunks.total_bytes
 SELECT coalesce(sum(pg_column_size(k.data)), 0)::bigint FROM holdfast.chunks AS k
 WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);

@@ -511,6 +511,23 @@ WHERE NOT EXISTS (
 -- name: sqlite.put.next_seq
 UPDATE sequences SET value = value + 1 WHERE name = 'checkpoints' RETURNING value;
 
+-- name: sqlite.put.first_seq
+-- Nothing, unless that is above the newest checkpoint of the line that it is for.
+UPDATE sequences SET value = value + 1
+WHERE name = 'checkpoints' AND value >= coalesce((
+    SELECT max(seq) FROM session_checkpoints WHERE tenant = ? AND session_id = ? AND namespace = ?), 0)
+RETURNING value;
+
+-- name: sqlite.put.mended_seq
+-- The number above all others, for a sequence that is damaged.
+INSERT INTO sequences (name, value)
+SELECT 'checkpoints', coalesce(max(seq), 0) + 1 FROM session_checkpoints WHERE true
+ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING value;
+
+-- name: sqlite.check_sequence
+SELECT (SELECT value FROM sequences WHERE name = 'checkpoints'), coalesce(max(seq), 0)
+FROM session_checkpoints;
+
 -- name: sqlite.put.checkpoint
 INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,
     parent_id, name, label, description, checkpoint_type, retention_class, run_id, version,
