@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.cli.conftest import CommandLine
 from tests.doctor.test_salvage import fill, pages_of, ruin
+from tests.doctor.test_salvaged_logs import left_by_a_killed_writer
 
 
 def database(cli: CommandLine) -> Path:
@@ -40,6 +41,24 @@ def test_it_saves_what_still_verifies(cli: CommandLine) -> None:
     told = cli("doctor", "--salvage", "more.db")
     assert "lost" in told.out
     assert "saved" in told.out
+
+
+def test_a_log_whose_database_is_empty_is_found_kept_and_saved(cli: CommandLine) -> None:
+    path = cli.project / ".agents" / "sessions.db"
+    path.parent.mkdir(mode=0o700)
+    states = left_by_a_killed_writer(path)
+    path.write_bytes(b"")
+    log = Path(f"{path}-wal").read_bytes()
+    told = cli("doctor")
+    assert told.code == 5
+    assert "its log is not" in told.out
+    assert cli("verify").code == 6
+    answer = cli("doctor", "--salvage", "saved.db", "--json")
+    assert answer.code == 0
+    assert answer.json["salvage"]["checkpoints"] == len(states)
+    assert cli("verify", "--deep", "--url", "saved.db").code == 0
+    assert Path(f"{path}-wal").read_bytes() == log
+    assert path.stat().st_size == 0
 
 
 def test_a_server_is_not_salvaged(cli: CommandLine) -> None:

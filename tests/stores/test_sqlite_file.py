@@ -186,6 +186,21 @@ def test_the_log_of_another_program_is_left_alone(path: Path) -> None:
     assert (copy.read_bytes(), copied_log.read_bytes()) == before
 
 
+def test_a_log_whose_database_is_empty_is_refused_and_left_alone(path: Path) -> None:
+    copy = path.parent / "copy" / path.name
+    copy.parent.mkdir()
+    with SqliteStore(path) as store:
+        store.create_session(session())
+        log = Path(f"{path}-wal").read_bytes()
+    copy.touch()
+    Path(f"{copy}-wal").write_bytes(log)
+    for create in (True, False):
+        with pytest.raises(NotADatabase, match=r"its log is not. Nothing was changed: .*--salvage"):
+            open_store(copy, create=create)
+    assert Path(f"{copy}-wal").read_bytes() == log
+    assert sorted(os.listdir(copy.parent)) == [copy.name, f"{copy.name}-wal"]
+
+
 def test_a_pipe_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path, 0o644)

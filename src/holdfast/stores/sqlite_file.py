@@ -319,6 +319,8 @@ class DatabaseFile:
                 return True
             except FileExistsError:
                 pass
+        # First of all: whoever makes a database writes its first page before there is a log.
+        log = _size(f"{self.path}-wal")
         found = self.path.stat()
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             # SQLite would take a device for an empty file, and its owner would get it to himself.
@@ -326,6 +328,12 @@ class DatabaseFile:
         if 0 < found.st_size < SMALLEST_PAGE and not stat.S_ISDIR(found.st_mode):
             # SQLite would take it for an empty database and write over it.
             raise NotADatabase(f"{self.url}: the file is too short. {ADVICE[NotADatabase]}")
+        if log and not found.st_size:
+            # SQLite would delete the log.
+            raise NotADatabase(
+                f"{self.url}: the file is empty, but its log is not. Nothing was changed: save what the log "
+                f"has with holdfast doctor --salvage NEW, or restore the file from a copy"
+            )
         return False
 
     def make_private(self) -> None:
@@ -388,6 +396,14 @@ class DatabaseFile:
         self._new_locks()
         self._idle = []
         self._borrowed = 0
+
+
+def _size(path: str) -> int:
+    """Return the size of a file; of one that is not there 0."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def wait_for_locks(connection: apsw.Connection, seconds: float) -> None:

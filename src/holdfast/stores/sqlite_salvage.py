@@ -11,7 +11,6 @@ gone, but whose checkpoints are there, comes back as *interrupted* and of an unk
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ import apsw
 from holdfast.errors import NotADatabase, StoreUnavailable
 from holdfast.ids import is_uuid
 from holdfast.model import utc_now
+from holdfast.stores.sqlite_copy import copy_database
 from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, distrust
 from holdfast.stores.sqlite_rows import stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
@@ -67,9 +67,7 @@ def salvage_rows(source: Path, target: Path) -> Salvaged:
     if not source.is_file():
         raise StoreUnavailable(f"there is no file {source}")
     copy = target.with_name("damaged.db")
-    for ending in ("", "-wal"):
-        with suppress(FileNotFoundError):
-            shutil.copyfile(f"{source}{ending}", f"{copy}{ending}")
+    copy_database(source, copy)
     found = Salvaged()
     damaged = _open_damaged(copy, str(source))
     new = DatabaseFile(target, str(target), busy_timeout=1)
