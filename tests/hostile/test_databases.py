@@ -18,7 +18,7 @@ from holdfast import SessionManager
 from holdfast.doctor import salvage
 from holdfast.errors import HoldfastError, NotADatabase, SchemaTooNew
 from holdfast.state.refs import digest_of
-from holdfast.stores.sqlite_salvage import TABLES
+from holdfast.stores.sqlite_damaged import TABLES
 
 STATE: Final = {"page": "words " * 2000, "pair": (1, b"\0"), "step": 7}
 Bait: TypeAlias = Callable[[apsw.Connection], object]

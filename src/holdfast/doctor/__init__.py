@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from holdfast.doctor.examination import Finding, examine
-from holdfast.doctor.salvage import Lost, SalvageReport, salvage
+from holdfast.doctor.leaving_out import Lost
+from holdfast.doctor.salvage import SalvageReport, salvage
 
 __all__ = ["Finding", "Lost", "SalvageReport", "examine", "salvage"]

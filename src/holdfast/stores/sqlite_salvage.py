@@ -20,25 +20,15 @@ from typing import Any, Final
 
 import apsw
 
-from holdfast.errors import NotADatabase, StoreUnavailable
+from holdfast.errors import StoreUnavailable
 from holdfast.ids import is_uuid
 from holdfast.model import utc_now
 from holdfast.stores.sqlite_copy import copy_database
-from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, distrust
+from holdfast.stores.sqlite_damaged import TABLES, open_damaged
+from holdfast.stores.sqlite_file import SQL, DatabaseFile
 from holdfast.stores.sqlite_rows import stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
 
-# In the order in which they refer to each other.
-TABLES: Final = (
-    "agents",
-    "sessions",
-    "session_checkpoints",
-    "chunks",
-    "checkpoint_writes",
-    "effects",
-    "session_logs",
-    "workspace_packs",
-)
 # What a page of 4 KB can hold at most, of rows without content: bounds the search for the last one.
 _ROWS_PER_PAGE: Final = 200
 # A number of a row may be anything; what cannot be read after so many attempts is given up.
@@ -69,7 +59,7 @@ def salvage_rows(source: Path, target: Path) -> Salvaged:
     copy = target.with_name("damaged.db")
     copy_database(source, copy)
     found = Salvaged()
-    damaged = _open_damaged(copy, str(source))
+    damaged = open_damaged(copy, str(source))
     new = DatabaseFile(target, str(target), busy_timeout=1)
     try:
         new.open(lambda connection: ensure_schema(connection, new))
@@ -80,16 +70,27 @@ def salvage_rows(source: Path, target: Path) -> Salvaged:
     return found
 
 
-def forget_result(path: Path, place: tuple[str, str, str, int | None]) -> None:
-    """Let an effect whose result cannot be read count as one of which nobody knows how it ended.
+def forget(path: Path, what: str, place: tuple[object, ...]) -> None:
+    """Take out of a file what cannot be read: a result, a text, a line, by its place in the tables.
 
-    ``place`` is its tenant, session, key and occurrence, as the database has them.
+    An effect whose result is forgotten counts as one of which nobody knows how it ended.
     """
     file = DatabaseFile(path, str(path), busy_timeout=1)
-    statement = SQL["sqlite.salvage.forget_result"]
+    statement = SQL[f"sqlite.salvage.forget_{what}"]
     try:
         file.open(lambda connection: check_schema(connection, file))
         file.write(lambda connection: connection.execute(statement, place))
+    finally:
+        file.close()
+
+
+def listed(path: Path, what: str, of: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    """Return the places of things in the tables: ids of agents or lines, pending writes, failed effects."""
+    file = DatabaseFile(path, str(path), busy_timeout=1)
+    query = SQL[f"sqlite.salvage.{what}"]
+    try:
+        file.open(lambda connection: check_schema(connection, file))
+        return file.read(lambda connection: connection.execute(query, of).fetchall())
     finally:
         file.close()
 
@@ -128,45 +129,7 @@ def _mend_chains(connection: apsw.Connection) -> None:
 
 def tenants_of(path: Path) -> list[str]:
     """Return whose rows a file has."""
-    return _tenants(path, "sqlite.salvage.tenants")
-
-
-def _tenants(path: Path, query: str) -> list[str]:
-    file = DatabaseFile(path, str(path), busy_timeout=1)
-    try:
-        file.open(lambda connection: check_schema(connection, file))
-        found = file.read(lambda connection: connection.execute(SQL[query]).fetchall())
-    finally:
-        file.close()
-    return [str(tenant) for (tenant,) in found]
-
-
-def _open_damaged(copy: Path, name: str) -> apsw.Connection:
-    """Open a copy; a log that cannot be used is left aside, since the file before it may be whole."""
-    for attempt in ("with its log", "without"):
-        connection = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
-        distrust(connection)
-        connection.pragma("cell_size_check", True)
-        try:
-            if connection.pragma("application_id") != APPLICATION_ID:
-                raise NotADatabase(f"{name} is no database of Holdfast; nothing was written")
-            tables = {table for (table,) in connection.execute(SQL["sqlite.tables"])}
-            if tables.issuperset(TABLES):
-                return connection
-            raise NotADatabase(f"{name} lacks tables that Holdfast has; nothing was written")
-        except apsw.Error as error:
-            connection.close()
-            if attempt == "without":
-                raise NotADatabase(
-                    f"{name}: not even the list of tables can be read ({error}). Nothing was written; "
-                    "restore the file from a backup"
-                ) from error
-            for ending in ("-wal", "-shm"):
-                Path(f"{copy}{ending}").unlink(missing_ok=True)
-        except NotADatabase:
-            connection.close()
-            raise
-    raise AssertionError("unreachable")
+    return [str(tenant) for (tenant,) in listed(path, "tenants", ())]
 
 
 def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged) -> None:
@@ -194,9 +157,32 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
             found.lost[table] = lost
     found.lost_checkpoints = sorted(_known_ids(damaged) - _taken_ids(connection))
     _make_whole(connection, found)
+    _take_tombstones(damaged, connection, found)
     # Last: from then on nothing unsealed is added.
     for tenant, seal in _seals(damaged):
         connection.execute(SQL["sqlite.seal"], (tenant, seal, stamp(utc_now())))
+
+
+def _take_tombstones(
+    damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
+) -> None:
+    """Take over what was left of links that went in the course of things: others were removed."""
+    read: set[tuple[Any, ...]] = set()
+    for order in ("", "DESC"):
+        walk = SQL["sqlite.salvage.buried"].format(order=order)
+        try:
+            for row in damaged.execute(walk):
+                read.add(row)
+        except (apsw.Error, UnicodeDecodeError):
+            found.lost["chain_tombstones"] = 1
+    sessions = set(connection.execute(SQL["sqlite.salvage.session_keys"]).fetchall())
+    for row in read:
+        # Without its session there is no chain that it could be a part of.
+        if row[:2] in sessions:
+            try:
+                connection.execute(SQL["sqlite.chain.bury"], row)
+            except apsw.Error:
+                found.lost["chain_tombstones"] = found.lost.get("chain_tombstones", 0) + 1
 
 
 def _seals(damaged: apsw.Connection) -> list[tuple[str, str]]:
@@ -211,7 +197,7 @@ def _seals(damaged: apsw.Connection) -> list[tuple[str, str]]:
 
 def lost_seals(path: Path) -> list[str]:
     """Return the tenants that have sealed rows, and nothing any more that says so."""
-    return _tenants(path, "sqlite.salvage.lost_seals")
+    return [str(tenant) for (tenant,) in listed(path, "lost_seals", ())]
 
 
 def add_seal(path: Path, tenant: str, seal: str) -> None:
@@ -253,25 +239,32 @@ def _rows(
     read = SQL["sqlite.salvage.rows"].format(table=table, columns=names)
     known = _row_ids(damaged, table, indexes)
     ranges = [(1, _last_row(damaged, table))]
-    failures = 0
+    failures = lost = 0
     while ranges and failures < _MOST_FAILURES:
         first, last = ranges.pop()
         try:
             rows = damaged.execute(read, (first, last)).fetchall()
         except apsw.SQLError:
-            # It is not the rows: the table is none of ours, or has other columns.
-            return
+            # It is not the rows: the table is not there, is none of ours, or has other columns.
+            failures += 1
+            lost = len(known)
+            yield from [None] * lost
+            break
         except (apsw.Error, UnicodeDecodeError):
             failures += 1
             if first >= last:
                 # Where an index knows the row it was there; elsewhere it may never have been.
                 if first in known:
+                    lost += 1
                     yield None
                 continue
             middle = (first + last) // 2
             ranges += [(middle + 1, last), (first, middle)]
         else:
             yield from rows
+    if failures and not lost:
+        # There was something, and nothing that says how much.
+        yield None
 
 
 def _last_row(damaged: apsw.Connection, table: str) -> int:

@@ -756,6 +756,21 @@ INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, sta
     attempts, result, refs, error, started_at, finished_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: sqlite.salvage.schema
+-- As bytes, since what was altered may be no text any more.
+SELECT rowid, CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
+FROM sqlite_schema WHERE sql IS NOT NULL;
+
+-- name: sqlite.salvage.put_right
+UPDATE sqlite_schema SET type = ?, name = ?, tbl_name = ?, sql = ? WHERE rowid = ?;
+
+-- name: sqlite.salvage.buried
+SELECT tenant, session_id, first_number, last_number, seq, chain_hash FROM chain_tombstones
+ORDER BY tenant {order}, session_id {order}, first_number {order};
+
+-- name: sqlite.salvage.session_keys
+SELECT tenant, id FROM sessions;
+
 -- name: sqlite.salvage.rows
 -- In these four, names in braces are of our own schema.
 SELECT {columns} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ? ORDER BY rowid;
@@ -822,9 +837,42 @@ SELECT tenant, seal FROM sealing;
 SELECT DISTINCT tenant FROM sessions
 WHERE instr(metadata, '$sealed') > 0 AND tenant NOT IN (SELECT tenant FROM sealing) ORDER BY tenant;
 
+-- name: sqlite.salvage.effect_errors
+SELECT session_id, key, occurrence FROM effects WHERE tenant = ? AND error IS NOT NULL
+ORDER BY session_id, key, occurrence;
+
+-- name: sqlite.salvage.agent_ids
+SELECT id FROM agents WHERE tenant = ? ORDER BY id;
+
+-- name: sqlite.salvage.log_ids
+SELECT id FROM session_logs WHERE tenant = ? AND session_id = ? ORDER BY id;
+
+-- name: sqlite.salvage.write_places
+SELECT DISTINCT session_id, namespace, external_id FROM checkpoint_writes WHERE tenant = ?
+ORDER BY session_id, namespace, external_id;
+
 -- name: sqlite.salvage.forget_result
-UPDATE effects SET status = 'unknown', result = NULL, refs = x''
+UPDATE effects SET status = 'unknown', result = NULL, refs = x'', error = NULL
 WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ?;
+
+-- name: sqlite.salvage.forget_agent_metadata
+UPDATE agents SET metadata = NULL WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.salvage.forget_metadata
+UPDATE sessions SET metadata = NULL WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.salvage.forget_task
+UPDATE sessions SET task_description = NULL WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.salvage.forget_pause_reason
+UPDATE sessions SET pause_reason = NULL WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.salvage.forget_log_line
+DELETE FROM session_logs WHERE tenant = ? AND id = ?;
+
+-- name: sqlite.salvage.forget_write
+DELETE FROM checkpoint_writes
+WHERE tenant = ? AND session_id = ? AND namespace = ? AND external_id = ? AND task_id = ? AND idx = ?;
 
 -- name: langgraph.columns
 -- Tables of LangGraph's SqliteSaver, which are only read.
