@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,31 @@ def test_what_lies_on_other_pages_is_saved_and_what_is_lost_is_named(
     assert 0 < report.checkpoints < len(states)
     assert path.read_bytes() == damaged
     check(report, states)
+
+
+@pytest.mark.parametrize("left", [-1, -40, 0.9, 0.75, 0.5, 45, 30, 12])
+def test_of_a_file_that_was_cut_off_the_rest_is_saved(
+    filled: tuple[Path, dict[str, Any]], tmp_path: Path, left: float
+) -> None:
+    path, states = filled
+    pages = path.stat().st_size // PAGE
+    kept = int(left * pages) if isinstance(left, float) else left % pages
+    # The end need not be that of a page.
+    os.truncate(path, kept * PAGE + 700)
+    damaged = path.read_bytes()
+    report = salvage(path, tmp_path / "saved.db")
+    assert not report.complete
+    assert path.read_bytes() == damaged
+    with SessionManager.open(report.target, project_dir=tmp_path) as manager:
+        assert manager.verify(deep=True).ok
+        for session in manager.list_sessions():
+            for one in manager.get_session(session.id).list_checkpoints():
+                assert one.state == states[one.id]
+    if left == -1:
+        assert report.checkpoints > len(states) // 2
+        check(report, states)
+    if kept < 45:
+        assert report.lost_rows.keys() >= {"session_checkpoints", "chunks"}
 
 
 def test_a_damaged_index_costs_nothing(filled: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

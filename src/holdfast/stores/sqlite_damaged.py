@@ -1,8 +1,10 @@
 """A connection to the copy of a damaged database, whose list of tables is put right first.
 
 That list has the text of every table and index of ours, which we know, and the page where each begins. A
-text or a name that was altered is written anew, so what lies on the pages is not lost with it. An entry that
-makes no sense even so does not stop SQLite from reading the others. Only the copy is written to.
+text or a name that was altered is written anew, so what lies on the pages is not lost with it. Of a file that
+was cut off before its end the list itself may be gone: it is that of a new database, page for page. An
+entry that makes no sense even so, and a file that is shorter than it says, do not stop SQLite from reading the
+rest. Only the copy is written to.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ TABLES: Final = (
     "session_logs",
     "workspace_packs",
 )
+# What SQLite keeps of a database as a whole, at its very beginning.
+_HEAD_BYTES: Final = 100
 
 
 class _Entry(NamedTuple):
@@ -42,6 +46,7 @@ def open_damaged(copy: Path, name: str) -> apsw.Connection:
     for attempt in ("with its log", "without"):
         connection = None
         try:
+            _give_list(copy)
             _put_right(copy)
             connection = _connect(copy)
             if connection.pragma("application_id") != APPLICATION_ID:
@@ -82,6 +87,27 @@ def _connect(copy: Path) -> apsw.Connection:
     return connection
 
 
+def _give_list(copy: Path) -> None:
+    """Give a file in which pages of the list of tables are missing those that a new database has."""
+    new = _new_database()
+    try:
+        whole = new.serialize("main")
+        page_size = int(new.pragma("page_size"))
+        with copy.open("rb+") as file:
+            head = file.read(_HEAD_BYTES)
+            if len(head) < _HEAD_BYTES or head[:18] != whole[:18]:
+                return
+            # Other pages stay empty: a table that seems to have no rows would hide what is lost.
+            for (page,) in new.execute(SQL["sqlite.salvage.schema_pages"]).fetchall():
+                at = (int(str(page)) - 1) * page_size
+                file.seek(at)
+                if not any(file.read(page_size)):
+                    file.seek(at)
+                    file.write(whole[at : at + page_size])
+    finally:
+        new.close()
+
+
 def _put_right(copy: Path) -> None:
     """Write the texts and names of ours over those that were altered."""
     steps = migrations("sqlite")
@@ -105,14 +131,24 @@ def _put_right(copy: Path) -> None:
 
 
 def _entries_of_ours() -> list[_Entry]:
-    reference = apsw.Connection(":memory:")
+    new = _new_database()
     try:
-        for step in migrations("sqlite"):
-            reference.execute(step.up)
-        found: list[Any] = reference.execute(SQL["sqlite.salvage.schema"]).fetchall()
+        found: list[Any] = new.execute(SQL["sqlite.salvage.schema"]).fetchall()
         return [_Entry(*(_text(one) for one in values)) for _, *values in found]
     finally:
-        reference.close()
+        new.close()
+
+
+def _new_database() -> apsw.Connection:
+    """Return an empty database, made with the settings that decide on which pages its tables begin."""
+    new = apsw.Connection(":memory:")
+    new.pragma("auto_vacuum", "INCREMENTAL")
+    new.pragma("secure_delete", True)
+    new.execute(SQL["sqlite.begin"])
+    for step in migrations("sqlite"):
+        new.execute(step.up)
+    new.execute(SQL["sqlite.commit"])
+    return new
 
 
 def _text(stored: bytes | None) -> str:

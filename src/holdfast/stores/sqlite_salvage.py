@@ -238,7 +238,8 @@ def _rows(
     """Yield every row that can be read, and None for each that is known to be lost."""
     read = SQL["sqlite.salvage.rows"].format(table=table, columns=names)
     known = _row_ids(damaged, table, indexes)
-    ranges = [(1, _last_row(damaged, table))]
+    # A last page that was damaged may say anything.
+    ranges = [(1, max(_last_row(damaged, table), *known, 1))]
     failures = lost = 0
     while ranges and failures < _MOST_FAILURES:
         first, last = ranges.pop()
@@ -269,8 +270,9 @@ def _rows(
 
 def _last_row(damaged: apsw.Connection, table: str) -> int:
     with suppress(apsw.Error):
-        last = damaged.execute(SQL["sqlite.salvage.last_row"].format(table=table)).get
-        return int(last or 0)
+        last = int(damaged.execute(SQL["sqlite.salvage.last_row"].format(table=table)).get or 0)
+        if last > 0:
+            return last
     pages = 1
     with suppress(apsw.Error):
         pages = int(damaged.pragma("page_count"))

@@ -761,6 +761,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 SELECT rowid, CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
 FROM sqlite_schema WHERE sql IS NOT NULL;
 
+-- name: sqlite.salvage.schema_pages
+SELECT pageno FROM dbstat WHERE name = 'sqlite_schema';
+
 -- name: sqlite.salvage.put_right
 UPDATE sqlite_schema SET type = ?, name = ?, tbl_name = ?, sql = ? WHERE rowid = ?;
 
