@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from holdfast.doctor.examination import Finding, examine
+from holdfast.doctor.examination import examine
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.leaving_out import Lost
 from holdfast.doctor.salvage import SalvageReport, salvage
 

@@ -9,27 +9,30 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import stat
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from holdfast.autosave.fallback import FallbackLog
-from holdfast.config import AGENTS_DIR, Config, key_in_environment, without_password
-from holdfast.errors import HoldfastError, IntegrityError, InvalidConfiguration, NotADatabase
+from holdfast.config import Config, without_password
+from holdfast.doctor.finding import Finding, Level
+from holdfast.doctor.places import (
+    look_at_links,
+    look_at_permissions,
+    look_at_room,
+    stated_file,
+    store_file,
+)
+from holdfast.errors import HoldfastError, IntegrityError, NotADatabase
 from holdfast.processes import is_gone, owner_name, process_in
 from holdfast.sessions import SessionManager
-
-Level = Literal["ok", "warning", "bad"]
 
 # A race in resetting the log could damage a database, from when there were logs until it was mended.
 _MENDED_SQLITE: Final = (3, 51, 3)
 # Older ones cannot be told to sync what they write.
 _OLDEST_GIT: Final = (2, 36)
-_LITTLE_ROOM: Final = 512 * 1024 * 1024
 _SALVAGE: Final = "save what still verifies into a new file: holdfast doctor --salvage NEW"
 _EXTRAS: Final = {
     "postgres": "psycopg",
@@ -39,27 +42,13 @@ _EXTRAS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    name: str
-    level: Level
-    text: str
-    advice: str | None = None
-
-
 def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[Finding]:
     """Look at everything; an error in one check is a finding of its own."""
     found = [_versions(), _sqlite(), _git(), _extras()]
-    found.append(
-        Finding(
-            "project", "ok", f"{config.project_dir}, store {without_password(config.stated_url)}"
-        )
-    )
-    found += _files(config)
-    found += _key_file()
-    found.append(_room(config.project_dir))
+    found.append(_project(config))
+    found += look_at_links(config)
+    found += look_at_permissions(config)
+    found.append(look_at_room(config))
     try:
         with open_manager() as manager:
             found += _store(manager)
@@ -69,6 +58,14 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
         found.append(Finding("store", "warning", str(error)))
     found.append(_failed_saves(config))
     return found
+
+
+def _project(config: Config) -> Finding:
+    text = f"{config.project_dir}, store {without_password(config.stated_url)}"
+    named, real = stated_file(config), store_file(config)
+    if named is not None and os.path.islink(named):
+        text += f", which is a link to {real}"
+    return Finding("project", "ok", text)
 
 
 def _versions() -> Finding:
@@ -128,58 +125,6 @@ def _extras() -> Finding:
         except PackageNotFoundError:
             continue
     return Finding("extras", "ok", ", ".join(there) or "none installed")
-
-
-def _files(config: Config) -> Iterator[Finding]:
-    """Whether anybody else may read what is stored here."""
-    folder = config.project_dir / AGENTS_DIR
-    open_to_others = []
-    for path in (folder / "sessions.db", folder / "workspace.git", folder / "hooks"):
-        try:
-            mode = path.lstat().st_mode
-        except OSError:
-            continue
-        if stat.S_IMODE(mode) & 0o077:
-            open_to_others.append(f"{path.name} ({stat.filemode(mode)})")
-        if path.is_symlink():
-            yield Finding("links", "warning", f"{path} is a link: it is not followed everywhere")
-    if open_to_others:
-        yield Finding(
-            "permissions",
-            "warning",
-            f"others may read {', '.join(open_to_others)}",
-            f"chmod -R go= {folder}",
-        )
-    elif folder.exists():
-        yield Finding("permissions", "ok", "what is stored here is for its owner only")
-
-
-def _key_file() -> Iterator[Finding]:
-    """Whether anybody else may read the keys, or put keys of his own in front of them."""
-    try:
-        given = key_in_environment()
-        if not isinstance(given, Path):
-            return
-        path = given.expanduser()
-        mode = path.stat().st_mode
-    except (InvalidConfiguration, OSError, RuntimeError):
-        return  # opening the store says why
-    others = stat.S_IMODE(mode) & 0o077
-    if not others:
-        yield Finding("keys", "ok", f"{path} is for its owner only")
-        return
-    may = "change" if others & 0o022 else "read"
-    yield Finding(
-        "keys", "warning", f"others may {may} {path} ({stat.filemode(mode)})", f"chmod go= {path}"
-    )
-
-
-def _room(folder: Path) -> Finding:
-    free = shutil.disk_usage(folder).free
-    text = f"{free / 1e9:.1f} GB free"
-    if free < _LITTLE_ROOM:
-        return Finding("room", "warning", text, "free some: holdfast prune, then holdfast gc")
-    return Finding("room", "ok", text)
 
 
 def _store(manager: SessionManager) -> Iterator[Finding]:
