@@ -155,6 +155,15 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """A process of a database server that waits, for which others, and for how many seconds already."""
+
+    pid: int
+    blockers: tuple[int, ...]
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trim:
     """What one put may remove from its session and namespace, in the same transaction.
 

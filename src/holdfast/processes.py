@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Collection
 from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -26,6 +27,11 @@ SHELLS: Final = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "holdfast"}
 )
 _UNKNOWN: Final = "-"
+_LOCKS: Final = "/proc/locks"
+# "1: POSIX  ADVISORY  WRITE 4711 fe:00:3286718 120 120"; with an arrow it is somebody who waits.
+_LOCK: Final = re.compile(
+    r"\d+: \w+ +\w+ +WRITE (\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) (\d+) (\d+|EOF)"
+)
 
 
 class Uptime(NamedTuple):
@@ -114,6 +120,32 @@ def started_at(pid: int) -> str | None:
     return found[2].decode()
 
 
+def program_of(pid: int) -> str:
+    """Return a process as a person would say it, with the name of its program where that is known."""
+    name = _read(f"/proc/{pid}/comm")
+    return f"process {pid}" if name is None else f"process {pid} ({name})"
+
+
+def holders_of(path: Path, *, byte: int | None = None) -> list[int]:
+    """Return the processes that have locked a file, or one byte of it, for themselves.
+
+    The file is not opened. Empty where the system does not tell (it is Linux that does).
+    """
+    if not hasattr(os, "makedev"):
+        return []
+    try:
+        looked = os.stat(path)
+    except OSError:
+        return []
+    found = set()
+    for pid, major, minor, inode, first, last in _LOCK.findall(_read(_LOCKS) or ""):
+        place = (os.makedev(int(major, 16), int(minor, 16)), int(inode))
+        covers = byte is None or int(first) <= byte <= (byte if last == "EOF" else int(last))
+        if place == (looked.st_dev, looked.st_ino) and covers:
+            found.add(int(pid))
+    return sorted(found - {0})
+
+
 @cache
 def _boot() -> str:
     return _read(_BOOT_ID) or _UNKNOWN
@@ -130,7 +162,7 @@ def _place() -> str:
 
 def _read(path: str) -> str | None:
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except OSError:
         return None

@@ -34,7 +34,12 @@ class Common:
     project_dir: str | None = None
 
     def open(
-        self, *, create: bool = False, owner: str | None = None, as_it_is: bool = False
+        self,
+        *,
+        create: bool = False,
+        owner: str | None = None,
+        as_it_is: bool = False,
+        busy_timeout: float | None = None,
     ) -> SessionManager:
         """Open the store; one that does not exist is created only if asked to.
 
@@ -49,6 +54,7 @@ class Common:
             tenant=self.tenant,
             create=create,
             owner=owner,
+            busy_timeout=busy_timeout,
             redact="unless off",
             rehydrate=False,
             as_it_is=as_it_is,

@@ -18,16 +18,19 @@ from typing import Final
 from holdfast.autosave.fallback import FallbackLog
 from holdfast.config import Config, without_password
 from holdfast.doctor.finding import Finding, Level
+from holdfast.doctor.locks import look_at_snapshot_locks, look_at_waits, look_at_write_lock
 from holdfast.doctor.places import (
     look_at_links,
     look_at_permissions,
     look_at_room,
+    snapshots_of,
     stated_file,
     store_file,
 )
-from holdfast.errors import HoldfastError, IntegrityError, NotADatabase
+from holdfast.errors import HoldfastError, IntegrityError, NotADatabase, StoreBusy
 from holdfast.processes import is_gone, owner_name, process_in
 from holdfast.sessions import SessionManager
+from holdfast.stores import Store
 
 # A race in resetting the log could damage a database, from when there were logs until it was mended.
 _MENDED_SQLITE: Final = (3, 51, 3)
@@ -51,11 +54,17 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
     found.append(look_at_room(config))
     try:
         with open_manager() as manager:
+            found += _locks(manager.store)
             found += _store(manager)
     except (NotADatabase, IntegrityError) as error:
         found.append(Finding("store", "bad", str(error), _SALVAGE))
     except HoldfastError as error:
         found.append(Finding("store", "warning", str(error)))
+        path = store_file(config)
+        if isinstance(error, StoreBusy) and path is not None:
+            found.append(look_at_write_lock(path))
+    if (snapshots := look_at_snapshot_locks(snapshots_of(config))) is not None:
+        found.append(snapshots)
     found.append(_failed_saves(config))
     return found
 
@@ -125,6 +134,14 @@ def _extras() -> Finding:
         except PackageNotFoundError:
             continue
     return Finding("extras", "ok", ", ".join(there) or "none installed")
+
+
+def _locks(store: Store) -> Iterator[Finding]:
+    path = getattr(store, "path", None)
+    if path is not None:
+        yield look_at_write_lock(Path(os.path.realpath(path)))
+    elif store.shared:
+        yield look_at_waits(store)
 
 
 def _store(manager: SessionManager) -> Iterator[Finding]:

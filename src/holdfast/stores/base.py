@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from holdfast.closing import Closing
 from holdfast.errors import InvalidUrl
-from holdfast.model import Buffer, GcReport, Payload, SessionCopy, SessionRecord
+from holdfast.model import Buffer, GcReport, Payload, SessionCopy, SessionRecord, Wait
 from holdfast.state.refs import digest_of
 from holdfast.stores.base_checkpoints import CheckpointStore, first
 from holdfast.stores.base_packs import PackStore
@@ -182,6 +182,10 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
 
     def check_structure(self) -> list[str]:
         """Return what the database finds wrong with its own structures, beyond what rows say."""
+        return []
+
+    def list_waits(self) -> list[Wait]:
+        """Return who has waited for others at the store's tables for a while, where a server can tell."""
         return []
 
     @abstractmethod

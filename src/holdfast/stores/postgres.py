@@ -24,6 +24,7 @@ from holdfast.model import (
     NewWrite,
     Payload,
     PutResult,
+    Wait,
     WritePlace,
     WriteRecord,
 )
@@ -145,6 +146,10 @@ class PostgresStore(
             ),
             *(() if value is None else sequence_behind(value, highest)),
         ]
+
+    def list_waits(self) -> list[Wait]:
+        rows = self._rows("postgres.waits", again=True)
+        return [Wait(pid, tuple(blockers), seconds) for pid, blockers, seconds in rows]
 
     def mark_restored(self, checkpoint_id: str, *, fence: int | None = None) -> CheckpointRecord:
         check_fence(fence)

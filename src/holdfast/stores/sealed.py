@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.model import GcReport
+from holdfast.model import GcReport, Wait
 from holdfast.stores.sealed_transfer import SealedTransfer
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ class SealedStore(SealedTransfer):
 
     def check_structure(self) -> list[str]:
         return self.inner.check_structure()
+
+    def list_waits(self) -> list[Wait]:
+        return self.inner.list_waits()
 
     def total_bytes(self) -> int:
         return self.inner.total_bytes()

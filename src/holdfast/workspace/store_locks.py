@@ -13,10 +13,12 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from holdfast.errors import WorkspaceBusy, WorkspaceFull, WorkspaceUnavailable
+from holdfast.processes import holders_of
 from holdfast.workspace.incoming import UNFINISHED
 from holdfast.workspace.process import HELD, NO_ROOM
 from holdfast.workspace.store_settings import secure
@@ -118,6 +120,48 @@ class StoreLocks:
             for name in folders:
                 if name.startswith(ASIDE):
                     shutil.rmtree(os.path.join(where, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the locks of a store are: who works, since when, and what earlier ones left behind.
+
+    ``seconds`` is how long somebody has been at work, None where nobody is. ``left`` are git's own lock
+    files that nobody uses any more; with ``tidied`` the next one who works removes them.
+    """
+
+    seconds: float | None
+    workers: tuple[int, ...]
+    left: tuple[Path, ...]
+    tidied: bool
+
+
+def look_at_locks(home: Path) -> Standing | None:
+    """Look at the locks of the store in ``home`` without waiting or changing anything; None without one."""
+    if fcntl is None:
+        return None
+    path = home / _WORK
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        tidied = os.pread(handle, 1, 0) == _BUSY
+        return Standing(None, (), tuple(_lock_files(home)), tidied)
+    except BlockingIOError:
+        # Whoever gets the lock writes into the file at once.
+        seconds = max(time.time() - os.fstat(handle).st_mtime, 0.0)
+        return Standing(seconds, tuple(holders_of(path)), (), tidied=False)
+    finally:
+        os.close(handle)
+
+
+def _lock_files(home: Path) -> Iterator[Path]:
+    for where, _, names in os.walk(home):
+        for name in sorted(names):
+            if name.endswith(".lock") and name not in (_WORK, _USE):
+                yield Path(where, name)
 
 
 def _let_go() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from holdfast.config import load_config
 from holdfast.doctor import Finding, SalvageReport, examine, salvage
 from holdfast.errors import IntegrityError
 
+# Seconds. Whoever asks what is wrong does not want to wait for it too.
+_PATIENCE: Final = 1.0
 _STYLES: Final = {"ok": "green", "warning": "bold yellow", "bad": "bold red"}
 
 
@@ -31,8 +34,8 @@ _STYLES: Final = {"ok": "green", "warning": "bold yellow", "bad": "bold red"}
 def command(ctx: click.Context, common: Common, target: str | None) -> None:
     """Explain the installation; save what a damaged file holds.
 
-    Looks at versions, permissions, room, the structure of the database, leases and snapshots, and changes
-    nothing. The exit code is 5 when something is damaged.
+    Looks at versions, permissions, room, locks, the structure of the database, leases and snapshots, and
+    changes nothing. The exit code is 5 when something is damaged.
 
     With --salvage the damaged file is only read. Everything that still verifies goes into a new file,
     and what was lost is listed. The exit code is 5 when something was.
@@ -48,7 +51,7 @@ def command(ctx: click.Context, common: Common, target: str | None) -> None:
             ctx.exit(IntegrityError.exit_code)
         return
     config = load_config(common.project_dir, url=common.url, tenant=common.tenant)
-    findings = examine(config, common.open)
+    findings = examine(config, partial(common.open, busy_timeout=_PATIENCE))
     if common.json:
         answer({"doctor": [asdict(one) for one in findings]})
     else:

@@ -408,6 +408,18 @@ SELECT CASE WHEN has_sequence_privilege('holdfast.session_checkpoints_seq_seq', 
 FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 
+-- name: postgres.waits
+-- Rows are waited for by way of whole transactions: what counts is who is at our tables at all.
+SELECT w.pid, pg_blocking_pids(w.pid), floor(extract(epoch FROM clock_timestamp() - w.waitstart))::int
+FROM pg_locks AS w
+WHERE NOT w.granted AND w.waitstart < clock_timestamp() - interval '1 second'
+    AND EXISTS (
+        SELECT FROM pg_locks AS l
+        JOIN pg_class AS c ON c.oid = l.relation
+        JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()
+        WHERE l.pid = w.pid AND c.relnamespace = to_regnamespace(rtrim('holdfast.', '.')))
+ORDER BY w.waitstart;
+
 -- name: chunks.total_bytes
 SELECT coalesce(sum(pg_column_size(k.data)), 0)::bigint FROM holdfast.chunks AS k
 WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
