@@ -65,3 +65,11 @@ def test_a_server_is_not_salvaged(cli: CommandLine) -> None:
     answer = cli("doctor", "--salvage", "saved.db", "--url", "postgresql://localhost/x")
     assert answer.code == 2
     assert "only a SQLite file" in answer.err
+
+
+def test_a_target_that_cannot_be_made_is_refused(cli: CommandLine) -> None:
+    database(cli)
+    (cli.project / "file").touch()
+    answer = cli("doctor", "--salvage", "file/saved.db")
+    assert answer.code == 6
+    assert "file/saved.db cannot be made" in answer.err

@@ -20,6 +20,7 @@ from holdfast.durable import sync_directory
 from holdfast.errors import InvalidUrl
 from holdfast.stores import Store, file_in, open_store, sealing
 from holdfast.stores.rules import key_required
+from holdfast.stores.sqlite_errors import translated
 from holdfast.stores.sqlite_salvage import (
     Salvaged,
     add_seal,
@@ -74,8 +75,7 @@ def salvage(
     source, _ = file_in(url)
     if os.path.lexists(target):
         raise InvalidUrl(f"{target} exists already; nothing was written. Name a new file")
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".holdfast-", dir=target.parent) as folder:
+    with _scratch_beside(target) as folder:
         made = Path(folder, "salvaged.db")
         rows = salvage_rows(source, made)
         lost_lines = 0
@@ -95,6 +95,15 @@ def salvage(
         mend_chains(made)
         _publish(made, target)
     return _report(target, rows, lost, lost_lines)
+
+
+def _scratch_beside(target: Path) -> tempfile.TemporaryDirectory[str]:
+    """Return a directory to work in, from where a file can be given its name in one step."""
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=".holdfast-", dir=target.parent)
+    except OSError as error:
+        raise translated(error, target, f"{target} cannot be made") from error
 
 
 def _mark_remade(store: Store, rows: Salvaged) -> None:
