@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -23,6 +24,7 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.workspace.base import Snapshot
+from holdfast.workspace.store_settings import secure
 from tests.workspace.children import run_python
 from tests.workspace.pictures import (
     commit_all,
@@ -504,3 +506,17 @@ def test_no_directory_of_a_store_is_a_project(tmp_path: Path) -> None:
     for place in (workspace.store_dir, workspace.store_dir / "objects", inside):
         with pytest.raises(WorkspaceRefused):
             Workspace(place)
+
+
+def test_nothing_is_removed_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read-only file system refuses even that, and its snapshots are to be read."""
+    workspace = Workspace(tmp_path)
+    workspace.snapshot()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    secure(workspace.store_dir)

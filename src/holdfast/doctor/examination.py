@@ -197,8 +197,10 @@ def _structure(path: Path) -> Finding:
     """Whether SQLite finds its own structures in order; what they hold is for `verify`."""
     import apsw
 
+    from holdfast.stores.sqlite_still import connect_to_read
+
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        connection = connect_to_read(path)
         try:
             said = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
         finally:

@@ -30,7 +30,10 @@ def look_at_write_lock(path: Path) -> Finding:
     import apsw
 
     from holdfast.stores.sqlite_locks import is_held, writers_of
+    from holdfast.stores.sqlite_still import is_still
 
+    if is_still(path):
+        return Finding(NAME, "ok", "none are needed: nothing can be written here")
     try:
         held = is_held(path, seconds=_SOON)
     except apsw.Error as error:

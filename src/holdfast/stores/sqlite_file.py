@@ -37,6 +37,7 @@ from holdfast.errors import (
 )
 from holdfast.sql import queries
 from holdfast.stores.sqlite_errors import ADVICE, translated
+from holdfast.stores.sqlite_still import Mark, connect_still, is_still, mark_of
 from holdfast.stores.sqlite_writers import Writers
 
 T = TypeVar("T")
@@ -73,6 +74,8 @@ class DatabaseFile:
         self._idle: list[apsw.Connection] = []
         self._borrowed = 0
         self._inode = (0, 0)
+        # Only for a file in a place where nothing can be written.
+        self._mark: Mark | None = None
         self._closed = False
         self._log_emptied = True
         self._writers = Writers(self._transact, self._explained)
@@ -88,9 +91,12 @@ class DatabaseFile:
         """Run ``work`` with a connection. It should be one statement, or begin a transaction."""
         connection = self._borrow()
         try:
-            return work(connection)
+            result = work(connection)
+            self._check_stillness()
+            return result
         except apsw.Error as error:
             system_errno = self._roll_back(connection)
+            self._check_stillness()
             raise translated(error, self.path, self.url, system_errno) from error
         except Exception as error:
             self._roll_back(connection)
@@ -200,6 +206,13 @@ class DatabaseFile:
                 f"open it again"
             )
 
+    def _check_stillness(self) -> None:
+        if self._mark is not None and self._mark != mark_of(self.path):
+            raise StoreUnavailable(
+                f"{self.url} was written to by somebody else while it was read in a place where this "
+                f"process cannot lock it. Nothing was changed: open it again"
+            )
+
     def _borrow(self) -> apsw.Connection:
         with self._pool:
             while self._paused:
@@ -281,6 +294,8 @@ class DatabaseFile:
                 os.unlink(f"{self.path}{ending}")
 
     def _open(self, first: Callable[[apsw.Connection], None]) -> None:
+        if is_still(self.path):
+            self._mark = mark_of(self.path)
         connection = self.connect()
         try:
             # A foreign file must stay as it is, to the byte: no checkpoint of its log either.
@@ -344,10 +359,14 @@ class DatabaseFile:
     def connect(self) -> apsw.Connection:
         """Open a connection that nothing has been configured on yet but its patience."""
         with _opening:
-            connection = apsw.Connection(
-                str(self.path),
-                flags=apsw.SQLITE_OPEN_READWRITE,
-                statementcachesize=CACHED_STATEMENTS,
+            connection = (
+                apsw.Connection(
+                    str(self.path),
+                    flags=apsw.SQLITE_OPEN_READWRITE,
+                    statementcachesize=CACHED_STATEMENTS,
+                )
+                if self._mark is None
+                else connect_still(self.path, cached_statements=CACHED_STATEMENTS)
             )
         wait_for_locks(connection, self._busy_timeout)
         distrust(connection)

@@ -8,6 +8,7 @@ commands that a process starts hold them too.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -35,6 +36,7 @@ ASIDE: Final = "aside-"
 _WORK, _USE = "work.lock", "use.lock"
 # What stands in the lock file while its holder is at work, and after it let go in peace.
 _BUSY, _DONE = b"1", b"0"
+_NOT_WRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # The open lock files of this process.
 _HANDLES: Final[set[int]] = set()
 
@@ -51,7 +53,7 @@ class StoreLocks:
         """Be the only one that captures, restores or sweeps."""
         try:
             with self._locked(_WORK, shared=False, seconds=seconds) as handle:
-                if os.pread(handle, 1, 0) == _BUSY:
+                if os.pread(handle, 1, 0) == _BUSY and os.access(self._home, os.W_OK):
                     self._tidy_up()
                 with suppress(OSError):
                     os.pwrite(handle, _BUSY, 0)
@@ -78,8 +80,7 @@ class StoreLocks:
             raise WorkspaceUnavailable("file snapshots need a POSIX system; the state is saved")
         secure(self._home)
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        handle = os.open(self._home / name, flags, 0o600)
+        handle = self._open(name)
         _HANDLES.add(handle)
         held = HELD.set((*HELD.get(), handle))
         try:
@@ -93,6 +94,21 @@ class StoreLocks:
             if handle in _HANDLES:
                 _HANDLES.discard(handle)
                 os.close(handle)
+
+    def _open(self, name: str) -> int:
+        path = self._home / name
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            if error.errno not in _NOT_WRITABLE:
+                raise
+            # A lock needs no right to write, and who only reads snapshots needs none either.
+            with suppress(OSError):
+                return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            raise WorkspaceUnavailable(
+                f"the snapshots of {self._project} cannot be used where nothing can be written: {error}. "
+                "Nothing was changed"
+            ) from error
 
     def _wait_for(self, handle: int, how: int, seconds: float) -> None:
         end = time.monotonic() + seconds

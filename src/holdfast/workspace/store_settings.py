@@ -66,12 +66,15 @@ def secure(home: Path) -> None:
         )
     if not exists(home):
         return
-    if stat.S_IMODE(home.stat().st_mode) != 0o700:
+    # Who may not write there only reads, and what others may read is for its owner to say.
+    if stat.S_IMODE(home.stat().st_mode) != 0o700 and os.access(home, os.W_OK):
         os.chmod(home, 0o700)
     write_if_other(home / "config", _config(sha256=uses_sha256(home)))
     write_if_other(home / "info" / "attributes", _ATTRIBUTES)
     for name in _FOREIGN:
-        (home / name).unlink(missing_ok=True)
+        # Where nothing can be written, not even what is not there can be removed.
+        if os.path.lexists(home / name):
+            (home / name).unlink(missing_ok=True)
     # To the user's repository this directory is as if it were not there.
     write_if_other(home / ".gitignore", b"*\n")
 
