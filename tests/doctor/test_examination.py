@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
@@ -128,3 +129,27 @@ def test_a_password_is_not_shown(tmp_path: Path) -> None:
     text = " ".join(f"{one.text} {one.advice}" for one in examine(config, refuse))
     assert "postgresql://user@localhost:1/db" in text
     assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("3.7.0", "warning"),
+        ("3.44.5", "warning"),
+        ("3.44.6", "ok"),
+        ("3.45.1", "warning"),
+        ("3.50.6", "warning"),
+        ("3.50.7", "ok"),
+        ("3.51.2", "warning"),
+        ("3.51.3", "ok"),
+        ("3.53.0", "ok"),
+    ],
+)
+def test_a_sqlite_that_can_damage_files_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, level: str
+) -> None:
+    monkeypatch.setattr(apsw, "sqlitelibversion", lambda: version)
+    found = look(tmp_path)["sqlite"]
+    assert found.level == level
+    assert f"SQLite {version}" in found.text
+    assert (found.advice is None) == (level == "ok")

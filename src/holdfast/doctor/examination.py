@@ -32,8 +32,11 @@ from holdfast.processes import is_gone, owner_name, process_in
 from holdfast.sessions import SessionManager
 from holdfast.stores import Store
 
-# A race in resetting the log could damage a database, from when there were logs until it was mended.
+# A race in resetting the log could damage a database, from when there were logs until it was mended, in two
+# older lines too.
+_FIRST_LOGS: Final = (3, 7)
 _MENDED_SQLITE: Final = (3, 51, 3)
+_MENDED_LINES: Final = ((3, 44, 6), (3, 50, 7))
 # Older ones cannot be told to sync what they write.
 _OLDEST_GIT: Final = (2, 36)
 _SALVAGE: Final = "save what still verifies into a new file: holdfast doctor --salvage NEW"
@@ -93,7 +96,7 @@ def _sqlite() -> Finding:
     import apsw
 
     found = apsw.sqlitelibversion()
-    if _numbers(found) < _MENDED_SQLITE:
+    if _can_damage(_numbers(found)):
         return Finding(
             "sqlite",
             "warning",
@@ -101,6 +104,11 @@ def _sqlite() -> Finding:
             "install a newer apsw, which brings its own SQLite",
         )
     return Finding("sqlite", "ok", f"SQLite {found}, by apsw {apsw.apsw_version()}")
+
+
+def _can_damage(sqlite: tuple[int, ...]) -> bool:
+    mended = any(sqlite[:2] == line[:2] and sqlite >= line for line in _MENDED_LINES)
+    return _FIRST_LOGS <= sqlite < _MENDED_SQLITE and not mended
 
 
 def _git() -> Finding:
