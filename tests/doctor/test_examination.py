@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from holdfast.config import load_config
 from holdfast.crypto.files import new_key_file
 from holdfast.doctor import Finding, examine
 from holdfast.state.plain import COMPILED
+from holdfast.stores.sqlite import SqliteStore
 from tests.doctor.test_salvage import fill, pages_of, ruin
 
 
@@ -126,9 +129,14 @@ def test_a_password_is_not_shown(tmp_path: Path) -> None:
     def refuse() -> SessionManager:
         return SessionManager.open(config.url, project_dir=tmp_path, create=False)
 
-    text = " ".join(f"{one.text} {one.advice}" for one in examine(config, refuse))
+    findings = examine(config, refuse)
+    text = " ".join(f"{one.text} {one.advice}" for one in findings)
     assert "postgresql://user@localhost:1/db" in text
     assert "secret" not in text
+    (store,) = (one for one in findings if one.name == "store")
+    assert store.level == "warning"
+    assert store.advice is not None
+    assert "server runs" in store.advice
 
 
 @pytest.mark.parametrize(
@@ -153,3 +161,19 @@ def test_a_sqlite_that_can_damage_files_is_named(
     assert found.level == level
     assert f"SQLite {version}" in found.text
     assert (found.advice is None) == (level == "ok")
+
+
+def test_a_lease_that_has_expired_is_named_although_its_holder_is_elsewhere(project: Path) -> None:
+    path = project / ".agents" / "sessions.db"
+    elsewhere = "process:another-machine:place:1:1"
+    with SqliteStore(path, ensure_schema=False) as store:
+        held = store.acquire_lease("second", elsewhere, ttl=timedelta(hours=1))
+        found = look(project)["leases"]
+        assert (found.level, found.text) == ("ok", "held: second by process 1 on another-machine")
+        store.release_lease("second", held.token)
+        store.acquire_lease("second", elsewhere, ttl=timedelta(milliseconds=1))
+        time.sleep(0.05)
+    found = look(project)["leases"]
+    assert (found.level, found.advice) == ("warning", "holdfast recover")
+    assert found.text.startswith("second: process 1 on another-machine held this session since")
+    assert found.text.endswith("its lease has expired")

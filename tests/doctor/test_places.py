@@ -147,14 +147,14 @@ def disks(monkeypatch: pytest.MonkeyPatch, free: Callable[[Path], int]) -> None:
     monkeypatch.setattr(shutil, "disk_usage", usage)
 
 
-@pytest.mark.parametrize(("free", "level"), [(500_000_000, "warning"), (600_000_000, "ok")])
+@pytest.mark.parametrize(("free", "level"), [(536_000_000, "warning"), (537_000_000, "ok")])
 def test_little_room_is_said(
     project: Path, monkeypatch: pytest.MonkeyPatch, free: int, level: str
 ) -> None:
     disks(monkeypatch, lambda path: free)
     found = look_at_room(load_config(project))
     assert found.level == level
-    assert f"{free / 1e9:.1f} GB free for the store and files" in found.text
+    assert found.text == f"{free // 10**6} MB free for the store and files"
     assert (found.advice is None) == (level == "ok")
 
 
@@ -169,9 +169,9 @@ def test_the_room_of_the_store_is_that_of_its_own_disk(
         disks(monkeypatch, lambda path: 1_000_000 if path.is_relative_to("/dev/shm") else 10**12)
         found = look_at_room(load_config(project, url=link))
     assert found.level == "warning"
-    assert found.text == "0.0 GB free for the store, 1000.0 GB free for files"
+    assert found.text == "1 MB free for the store, 1,000.0 GB free for files"
 
 
 def test_a_server_has_room_of_its_own(project: Path) -> None:
     found = look_at_room(load_config(project, url="postgresql://localhost/x"))
-    assert found.text.endswith(" GB free for files")
+    assert found.text.endswith("B free for files")

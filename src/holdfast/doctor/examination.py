@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -27,9 +27,11 @@ from holdfast.doctor.places import (
     stated_file,
     store_file,
 )
-from holdfast.errors import HoldfastError, IntegrityError, NotADatabase, StoreBusy
-from holdfast.processes import is_gone, owner_name, process_in
+from holdfast.errors import HoldfastError, IntegrityError, NotADatabase, StoreBusy, StoreUnavailable
+from holdfast.leases import describe_holder
+from holdfast.processes import owner_name
 from holdfast.sessions import SessionManager
+from holdfast.sessions.unfinished import is_abandoned
 from holdfast.stores import Store
 
 # A race in resetting the log could damage a database, from when there were logs until it was mended, in two
@@ -39,7 +41,10 @@ _MENDED_SQLITE: Final = (3, 51, 3)
 _MENDED_LINES: Final = ((3, 44, 6), (3, 50, 7))
 # Older ones cannot be told to sync what they write.
 _OLDEST_GIT: Final = (2, 36)
+# So many of what may be many are named.
+_SHOWN: Final = 5
 _SALVAGE: Final = "save what still verifies into a new file: holdfast doctor --salvage NEW"
+_SERVER: Final = "see that the server runs and that the store named above is the right one"
 _EXTRAS: Final = {
     "postgres": "psycopg",
     "mcp": "mcp",
@@ -62,8 +67,9 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
     except (NotADatabase, IntegrityError) as error:
         found.append(Finding("store", "bad", str(error), _SALVAGE))
     except HoldfastError as error:
-        found.append(Finding("store", "warning", str(error)))
         path = store_file(config)
+        absent = path is None and isinstance(error, StoreUnavailable)
+        found.append(Finding("store", "warning", str(error), _SERVER if absent else None))
         if isinstance(error, StoreBusy) and path is not None:
             found.append(look_at_write_lock(path))
     if (snapshots := look_at_snapshot_locks(snapshots_of(config))) is not None:
@@ -155,29 +161,12 @@ def _locks(store: Store) -> Iterator[Finding]:
 def _store(manager: SessionManager) -> Iterator[Finding]:
     store = manager.store
     sessions = manager.list_sessions()
-    count = f"{len(sessions):,} session{'' if len(sessions) == 1 else 's'}"
-    yield Finding("store", "ok", f"opens, its schema is current, {count}")
+    text = f"opens, its schema is current, {_count(len(sessions), 'session')}"
+    yield Finding("store", "ok", text)
     path = getattr(store, "path", None)
     if path is not None:
         yield _structure(path)
-    held = [one for one in sessions if one.lease_owner]
-    dead = [
-        one.id
-        for one in held
-        if (process := process_in(one.lease_owner or "")) is not None and is_gone(process)
-    ]
-    if dead:
-        yield Finding(
-            "leases",
-            "warning",
-            f"the workers of {', '.join(dead[:5])} are gone",
-            "holdfast recover",
-        )
-    elif held:
-        who = ", ".join(f"{one.id} by {owner_name(one.lease_owner or '')}" for one in held[:5])
-        yield Finding("leases", "ok", f"held: {who}")
-    else:
-        yield Finding("leases", "ok", "nobody holds a session")
+    yield _leases(store)
     try:
         usage = manager.file_usage()
         unheld = manager.count_unheld()
@@ -196,9 +185,25 @@ def _store(manager: SessionManager) -> Iterator[Finding]:
         yield Finding(
             "files",
             level,
-            f"{usage.snapshots:,} snapshots, {usage.bytes / 1e6:.1f} MB of {usage.quota_bytes / 1e9:.1f} GB",
+            f"{_count(usage.snapshots, 'snapshot')}, {usage.bytes / 1e6:.1f} MB of {usage.quota_bytes / 1e9:.1f} GB",
             None if level == "ok" else "holdfast prune, then holdfast gc, or raise the quota",
         )
+
+
+def _leases(store: Store) -> Finding:
+    leases = store.list_leases()
+    gone = [one for one in leases if is_abandoned(store, one)]
+    if gone:
+        told = "; ".join(f"{one.session_id}: {describe_holder(one)}" for one in gone[:_SHOWN])
+        return Finding("leases", "warning", f"{told}{_more(gone)}", "holdfast recover")
+    if not leases:
+        return Finding("leases", "ok", "nobody holds a session")
+    who = ", ".join(f"{one.session_id} by {owner_name(one.owner)}" for one in leases[:_SHOWN])
+    return Finding("leases", "ok", f"held: {who}{_more(leases)}")
+
+
+def _more(found: Sequence[object]) -> str:
+    return f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
 
 
 def _structure(path: Path) -> Finding:
@@ -235,6 +240,10 @@ def _failed_saves(config: Config) -> Finding:
             "holdfast status",
         )
     return Finding("failed saves", "ok", "none outside the database")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -111,10 +111,14 @@ def look_at_room(config: Config) -> Finding:
     free = {
         " and ".join(names): shutil.disk_usage(places[names[0]]).free for names in disks.values()
     }
-    text = ", ".join(f"{size / 1e9:.1f} GB free for {what}" for what, size in free.items())
+    text = ", ".join(f"{_size(size)} free for {what}" for what, size in free.items())
     if min(free.values()) < _LITTLE_ROOM:
         return Finding("room", "warning", text, "free some: holdfast prune, then holdfast gc")
     return Finding("room", "ok", text)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
 def _hooks(config: Config) -> Path:

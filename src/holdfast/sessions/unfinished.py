@@ -21,8 +21,7 @@ def interrupt_dead(store: Store, owner: str, *, most: int) -> list[SessionRecord
         raise InvalidFilter(f"max_attempts must be a whole number: {most!r}")
     found = []
     for lease in store.list_leases():
-        dead = lease.expired or is_dead(lease.owner) or _agent_is_dead(store, lease)
-        if lease.owner == owner or not dead:
+        if lease.owner == owner or not is_abandoned(store, lease):
             continue
         marked = _interrupt(store, lease, describe_holder(lease), most)
         if marked is not None:
@@ -31,6 +30,11 @@ def interrupt_dead(store: Store, owner: str, *, most: int) -> list[SessionRecord
             # Paused or finished, so nothing was interrupted; unless it has just been taken.
             store.release_lease(lease.session_id, lease.token)
     return found
+
+
+def is_abandoned(store: Store, lease: Lease) -> bool:
+    """Tell whether the worker that has a lease is gone, as far as anybody can know."""
+    return lease.expired or is_dead(lease.owner) or _agent_is_dead(store, lease)
 
 
 def interrupt_held(store: Store, session_id: str, *, message: str) -> SessionRecord | None:
