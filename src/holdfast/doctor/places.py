@@ -148,7 +148,8 @@ def _places(config: Config) -> Iterator[Path]:
     yield _hooks(config)
     yield config.project_dir / AGENTS_DIR / REDACTION_KEY
     yield FallbackLog(config.project_dir).path
-    with suppress(InputError):
+    # What is wrong with it the store says: a home of nobody is no error of ours.
+    with suppress(InputError, RuntimeError):
         key = key_in_environment()
         if isinstance(key, Path):
             yield key.expanduser()
