@@ -8,6 +8,9 @@ be repeated, so a plan that was interrupted is carried out again from the start.
 Editors do not wait for us. What is on disk is compared with what the plan found there, before it is moved
 aside and once more after, when nobody finds it by its name any longer; only then it is removed. What
 somebody wrote meanwhile is left alone or put back, and told as a conflict.
+
+A plan stops at its first failure. Taking it back does not: whatever stopped the one may stop a step of the
+other, and files that were deleted have to come back all the same.
 """
 
 from __future__ import annotations
@@ -39,6 +42,9 @@ _PIECE: Final = 1 << 20
 _NO_REPLACE: Final = 1
 _EXCHANGE: Final = 2
 _CHANGED: Final = "it was changed while the restore was at work"
+_IN_THE_WAY: Final = "a file that was changed meanwhile is in its way"
+# What a file system says of a name that it cannot hold, and so does not.
+_IMPOSSIBLE: Final = frozenset({errno.ENAMETOOLONG, errno.EINVAL})
 # What lies at a path: the kind, as the first digits of git's mode tell it, and the content's name.
 Held: TypeAlias = tuple[str, str]
 _DIRECTORY: Final[Held] = ("040", "")
@@ -54,6 +60,8 @@ class Applier:
         self._temporary = f".holdfast-{mark}"
         self._opened: dict[str, int] = {}
         self._conflicts: dict[str, str] = {}
+        # While a plan is taken back: what could not be done of it.
+        self._failures: list[Exception] | None = None
 
     def carry_out(
         self, plan: Plan, contents: Mapping[str, bytes] = MappingProxyType({})
@@ -67,22 +75,39 @@ class Applier:
         try:
             for one in plan.changes:
                 if one.new is None or _swaps(one):
-                    self._delete(one)
+                    with self._step():
+                        self._delete(one)
             self._remove_folders(plan)
             for path in plan.empty_new:
                 if not self._is_blocked(path):
-                    with self._folder(path, create=True):
+                    with self._step(path), self._folder(path, create=True):
                         pass
             self._write(plan, contents)
             for path, (_, mode) in plan.modes.items():
                 if path not in self._conflicts:
-                    self._chmod(path, mode)
+                    with self._step():
+                        self._chmod(path, mode)
             self._set_folder_modes(plan)
         finally:
             self._give_back()
         if len(plan.changes) > _SYNC_EACH:
             os.sync()
         return [Skipped(path, reason) for path, reason in self._conflicts.items()]
+
+    def take_back(self, plan: Plan) -> list[Skipped]:
+        """Undo a plan that stopped somewhere, and return the paths that are left alone.
+
+        Each step is tried, whatever becomes of the others. Raises the first failure in the end.
+        """
+        failures: list[Exception] = []
+        self._failures = failures
+        try:
+            conflicts = [*self.clean_up(plan), *self.carry_out(plan.reversed())]
+        finally:
+            self._failures = None
+        if failures:
+            raise failures[0]
+        return conflicts
 
     def clean_up(self, plan: Plan) -> list[Skipped]:
         """Remove what an interrupted run left unfinished, and put back what it had moved aside.
@@ -91,17 +116,36 @@ class Applier:
         """
         self._conflicts = {}
         changes = {self._aside(one.path): one for one in plan.changes}
-        for folder in {os.path.dirname(one.path) for one in plan.changes}:
-            left = self._left_in(folder)
-            if not left:
-                continue
-            with self._folder(folder, create=False, writable=True) as handle:
-                for name in left:
-                    if name == self._temporary:
-                        os.unlink(name, dir_fd=handle)
-                    elif name in changes:
-                        self._settle(handle, changes[name])
+        try:
+            for folder in {os.path.dirname(one.path) for one in plan.changes}:
+                left = self._left_in(folder)
+                if not left:
+                    continue
+                with self._step(), self._folder(folder, create=False, writable=True) as handle:
+                    for name in left:
+                        if name == self._temporary:
+                            os.unlink(name, dir_fd=handle)
+                        elif name in changes:
+                            self._settle(handle, changes[name])
+        finally:
+            self._give_back()
         return [Skipped(path, reason) for path, reason in self._conflicts.items()]
+
+    @contextmanager
+    def _step(self, path: str | None = None) -> Iterator[None]:
+        """Let a step fail by itself while a plan is taken back.
+
+        With a path it makes something. A file that is on the way to it then is somebody else's.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self._failures is None:
+                raise
+            if path is not None and isinstance(error, NotADirectoryError):
+                self._conflicts[path] = _IN_THE_WAY
+            else:
+                self._failures.append(error)
 
     def _left_in(self, folder: str) -> list[str]:
         with suppress(OSError), self._folder(folder, create=False) as handle:
@@ -177,16 +221,20 @@ class Applier:
             if path not in wanted:
                 folders |= dict.fromkeys((path, *parents(path), *self._folders_below(path)))
         for path in sorted(folders.keys() - wanted.keys(), key=lambda one: -one.count("/")):
-            parent, name = os.path.split(path)
-            with (
-                suppress(FileNotFoundError, NotADirectoryError),
-                self._folder(parent, create=False, writable=True) as handle,
-            ):
-                try:
-                    os.rmdir(name, dir_fd=handle)
-                except OSError as error:
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                        raise
+            with self._step():
+                self._remove_folder(path)
+
+    def _remove_folder(self, path: str) -> None:
+        parent, name = os.path.split(path)
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder(parent, create=False, writable=True) as handle,
+        ):
+            try:
+                os.rmdir(name, dir_fd=handle)
+            except OSError as error:
+                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_IMPOSSIBLE}:
+                    raise
 
     def _folders_below(self, path: str) -> Iterator[str]:
         for where, _, _ in os.walk(self._root / path):
@@ -200,24 +248,42 @@ class Applier:
             if one.new is not None and one.path not in self._conflicts:
                 wanted.setdefault(one.new.blob, []).append((one, one.new))
         sync = len(plan.changes) <= _SYNC_EACH
-        others = (blob for blob in wanted if blob not in contents)
-        for blob, content in chain(contents.items(), self._store.each_object(others)):
+        others = [blob for blob in wanted if blob not in contents]
+        for blob, content in chain(contents.items(), self._read(others)):
             for one, entry in wanted.get(blob, ()):
                 mode = plan.modes[one.path][1] if one.path in plan.modes else 0o644
-                self._write_one(one, entry, content, mode, sync=sync)
+                with self._step(one.path):
+                    self._write_one(one, entry, content, mode, sync=sync)
+
+    def _read(self, blobs: list[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield contents; while a plan is taken back, one that is damaged hides no other."""
+        if self._failures is None:
+            yield from self._store.each_object(blobs)
+            return
+        left = iter(blobs)
+        while some := list(left):
+            left = iter(some)
+            with self._step():
+                for found in self._store.each_object(some):
+                    next(left)
+                    yield found
+            # The one that was not found.
+            next(left, None)
 
     def _write_one(
         self, change: Change, entry: Entry, content: bytes, mode: int, *, sync: bool
     ) -> None:
         folder, name = os.path.split(change.path)
         if self._is_blocked(change.path):
-            self._conflicts[change.path] = "a file that was changed meanwhile is in its way"
+            self._conflicts[change.path] = _IN_THE_WAY
             return
         with self._folder(folder, create=True) as handle:
             found = _look(handle, name, change)
             if found == _held(entry):
                 return
-            if found == _DIRECTORY and not self._holds_conflicts(change.path):
+            # On the way back it holds what somebody else put there.
+            strict = self._failures is None
+            if found == _DIRECTORY and strict and not self._holds_conflicts(change.path):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), change.path)
             if found not in (None, _held(change.old)):
                 self._conflicts[change.path] = _CHANGED
@@ -270,8 +336,11 @@ class Applier:
 
     def _chmod(self, path: str, mode: int) -> None:
         folder, name = os.path.split(path)
-        with suppress(FileNotFoundError), self._folder(folder, create=False) as handle:
-            looked = os.lstat(name, dir_fd=handle)
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder(folder, create=False) as handle,
+        ):
+            looked = _lstat(handle, name)
             if stat.S_ISREG(looked.st_mode) and stat.S_IMODE(looked.st_mode) != mode:
                 os.chmod(name, mode, dir_fd=handle)
 
@@ -280,7 +349,8 @@ class Applier:
         for path in sorted(plan.folder_modes, key=lambda one: -one.count("/")):
             mode = plan.folder_modes[path][1]
             self._opened.pop(path, None)
-            self._chmod_folder(path, mode)
+            with self._step():
+                self._chmod_folder(path, mode)
 
     def _chmod_folder(self, path: str, mode: int) -> None:
         # By name: a directory that nobody may read cannot be opened.
@@ -289,7 +359,7 @@ class Applier:
             suppress(FileNotFoundError, NotADirectoryError),
             self._folder(parent, create=False) as handle,
         ):
-            looked = os.lstat(name, dir_fd=handle)
+            looked = _lstat(handle, name)
             if stat.S_ISDIR(looked.st_mode) and stat.S_IMODE(looked.st_mode) != mode:
                 os.chmod(name, mode, dir_fd=handle)
 
@@ -316,8 +386,9 @@ class Applier:
         walked = ""
         try:
             for name in path.split("/") if path and path != "." else ():
+                below = f"{walked}/{name}" if walked else name
                 try:
-                    inner = os.open(name, _FOLDER, dir_fd=handle)
+                    inner = self._enter(handle, name, below)
                 except FileNotFoundError:
                     if not create:
                         raise
@@ -325,19 +396,33 @@ class Applier:
                     os.mkdir(name, dir_fd=handle)
                     inner = os.open(name, _FOLDER, dir_fd=handle)
                 os.close(handle)
-                handle = inner
-                walked = f"{walked}/{name}" if walked else name
+                handle, walked = inner, below
             if writable:
                 self._make_writable(walked, handle)
             yield handle
         finally:
             os.close(handle)
 
+    def _enter(self, folder: int, name: str, path: str) -> int:
+        """Open a directory in another; one that is closed to its owner is opened for the time being."""
+        try:
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except PermissionError:
+            looked = _lstat(folder, name)
+            if not stat.S_ISDIR(looked.st_mode):
+                raise
+            mode = stat.S_IMODE(looked.st_mode)
+            os.chmod(name, mode | 0o700, dir_fd=folder)
+            self._opened.setdefault(path, mode)
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except OSError as error:
+            raise _as_absent(error) from None
+
 
 def _look(folder: int, name: str, change: Change) -> Held | None:
     """Return what is at a name now, read and hashed; None when nothing is."""
     try:
-        looked = os.lstat(name, dir_fd=folder)
+        looked = _lstat(folder, name)
         if stat.S_ISDIR(looked.st_mode):
             return _DIRECTORY
         blob = next(one.blob for one in (change.old, change.new) if one is not None)
@@ -372,10 +457,24 @@ def _known(change: Change) -> set[Held | None]:
 
 def _exists(folder: int, name: str) -> bool:
     try:
-        os.lstat(name, dir_fd=folder)
+        _lstat(folder, name)
     except FileNotFoundError:
         return False
     return True
+
+
+def _lstat(folder: int, name: str) -> os.stat_result:
+    """Look at a name. Raises `FileNotFoundError` too where it is none that could be there."""
+    try:
+        return os.lstat(name, dir_fd=folder)
+    except OSError as error:
+        raise _as_absent(error) from None
+
+
+def _as_absent(error: OSError) -> OSError:
+    if error.errno in _IMPOSSIBLE:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), error.filename)
+    return error
 
 
 def _move(folder: int, source: str, target: str) -> bool:

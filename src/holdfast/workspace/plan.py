@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
+from holdfast.errors import RestoreFailed
 from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.details import Details
 from holdfast.workspace.ignores import ignored_among
+from holdfast.workspace.lengths import first_too_long
 from holdfast.workspace.paths import folders_of, parents, within
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Git
@@ -133,7 +135,12 @@ def make_plan(
     changes = [one for one in difference.files if within(one.path, paths)]
     gone = [one.path for one in changes if one.kind == "deleted"]
     hollow = [path for path in now.details.empty if path not in set(target.details.empty)]
-    ignored = _ignored_by(store, target, gone, hollow) if gone or hollow else set()
+    try:
+        ignored = _ignored_by(store, target, gone, hollow) if gone or hollow else set()
+    except OSError as error:
+        raise RestoreFailed(
+            f"the snapshot's ignore rules cannot be read: {error}. Nothing was changed"
+        ) from error
     ignored = {path for path in ignored if not within(path, target.details.included)}
     for change in changes:
         if store.is_own(change.path):
@@ -168,7 +175,19 @@ def make_plan(
         path: one for path, one in plan.folder_modes.items() if not store.is_own(path)
     }
     plan.check()
+    _check_lengths(store.root, plan)
     return plan
+
+
+def _check_lengths(root: Path, plan: Plan) -> None:
+    """Refuse names that cannot be written here: in the middle of the work it would be late for that."""
+    wanted = (*(one.path for one in plan.changes if one.new), *plan.empty_new)
+    found = first_too_long(root, wanted)
+    if found is not None:
+        raise RestoreFailed(
+            f"the snapshot holds a path that is too long for the file system here, of "
+            f"{len(found)} characters, which begins with {found[:40]!r}. Nothing was changed"
+        )
 
 
 def _plan_modes(

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import (
-    HoldfastError,
     RestoreFailed,
     SnapshotCorrupt,
     SnapshotNotFound,
@@ -235,10 +234,10 @@ class Restore:
     ) -> None:
         applier = Applier(self._store, self._mark)
         try:
-            conflicts = [*applier.clean_up(plan), *applier.carry_out(plan.reversed())]
+            conflicts = applier.take_back(plan)
             if mover is not None and mover.started:
                 conflicts += _move_back(self._store, self._repository, mover, old, tip, self._mark)
-        except (OSError, HoldfastError) as second:
+        except Exception as second:
             raise RestoreFailed(
                 f"the restore stopped ({error}), and taking it back failed too ({second}). Nothing "
                 "is lost: the safety snapshot holds every file. Remove the cause; the next command "
@@ -293,9 +292,9 @@ def finish_interrupted(
                 move = mover.move(_backup_label(mark))
             else:
                 left = left.without([_MOVED_SINCE])
-    except (OSError, HoldfastError) as error:
-        if isinstance(error, WorkspaceBusy):
-            raise
+    except WorkspaceBusy:
+        raise
+    except Exception as error:
         _take_back(store, repository, applier, left, mover, old, tip, mark, error)
         return None
     if purpose is not None:
@@ -333,12 +332,12 @@ def _take_back(
     error: Exception,
 ) -> None:
     try:
-        applier.carry_out(done.reversed())
+        applier.take_back(done)
         if mover is not None:
             # It may have been moved by the one that was killed.
             _move_back(store, repository, mover, old, tip, f"{mark}-reverted")
             mover.conclude()
-    except (OSError, HoldfastError) as second:
+    except Exception as second:
         raise RestoreFailed(
             f"an interrupted restore can be neither finished ({error}) nor taken back ({second}). "
             "Nothing is lost: the snapshots hold every file. Remove the cause and try again"
@@ -422,7 +421,7 @@ def _is_file(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        if error.errno != errno.ELOOP:
+        if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
             raise
-        # Behind a link that leads nowhere but to itself.
+        # Behind a link that leads nowhere but to itself, or by a name that no file has here.
         return False

@@ -69,8 +69,18 @@ def check_path(path: str) -> None:
         or is_git_name(path)
         or parts[0] == AGENTS_DIR
         or "\0" in path
+        or not _is_name(path)
     ):
         raise SnapshotCorrupt(f"the snapshot holds a path that no snapshot may hold: {path!r}")
+
+
+def _is_name(path: str) -> bool:
+    """Whether there are bytes for a path: JSON can spell characters that there are none for."""
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check(data: bytes, *, id_size: int) -> None:
