@@ -42,9 +42,9 @@ from holdfast.manager.features import read_features
 from holdfast.model import CheckpointQuery
 from holdfast.state.tags import tagged, untagged
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.workspace.details import Details
 from holdfast.workspace.journal import Journal
 from tests.fuzz.contract import Target
+from tests.fuzz.snapshots import detail_seeds, restore_details
 from tests.fuzz.stored import file_of
 from tests.hooks.installing.test_jsontext import LAYOUTS
 
@@ -292,7 +292,7 @@ TARGETS: Final = (
     Target("agent-settings", read_settings, settings_seeds),
     Target("config", read_config, lambda: [CONFIG]),
     Target("journal", read_journal, lambda: [json.dumps(JOURNAL).encode()]),
-    Target("details", Details.from_message, lambda: [Details(empty=["a"]).to_message()]),
+    Target("details", restore_details, detail_seeds),
     Target("hook-notes", read_desk, lambda: [b'{"read_only": [], "paths": ["/a"]}\n']),
     Target("error-log", read_fallback, lambda: [b'{"at": "x", "message": "y", "after_seq": 1}\n']),
     Target("features", read_features, lambda: [b'{"features": [{"id": 1, "status": "done"}]}']),

@@ -436,6 +436,96 @@ def test_details_that_lead_elsewhere_change_nothing(name: str, project: Path) ->
     assert workspace.recover() is None
 
 
+IMPOSSIBLE: Final[dict[str, dict[str, Any]]] = {
+    "a mode of letters": {"modes": {"a.txt": "rwx"}},
+    "a mode with a fraction": {"modes": {"a.txt": 1.5}},
+    "a mode that is a list": {"modes": {"a.txt": [1]}},
+    "a mode that is true": {"modes": {"a.txt": True}},
+    "a mode that is too large": {"modes": {"a.txt": 1 << 40}},
+    "a mode below zero": {"directories": {"sub": -5}},
+    "modes that are a list": {"modes": ["a.txt"]},
+    "usual modes of letters": {"defaults": ["a", "b", "c"]},
+    "usual modes that are too large": {"defaults": [1 << 70] * 3},
+    "a directory that is a number": {"empty": [1]},
+    "directories that are one text": {"empty": "abc"},
+    "a directory without bytes": {"empty": ["\ud800"]},
+    "a skipped list": {"skipped": [[["a"], 2]]},
+    "a skipped number": {"skipped": [[1, "a reason"]]},
+    "a HEAD that is a number": {"head": 5},
+    "rules that are a number": {"excludes": 5},
+    "rules without bytes": {"excludes": "\ud800"},
+    "an included number": {"included": [5]},
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_details_that_cannot_be_are_refused(name: str, project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    document = json.loads(Details().to_message()) | IMPOSSIBLE[name]
+    message = json.dumps(document).encode()
+    commit = git(workspace.store_dir, "commit-tree", saved.tree, stdin=message)
+    (project / "a.txt").write_text("not saved anywhere\n")
+    before = picture(project)
+    with pytest.raises(SnapshotCorrupt):
+        workspace.restore(commit)
+    assert picture(project) == before
+    assert not workspace.has(commit)
+
+
+@pytest.mark.parametrize(
+    "target", [b"", b"x\0y", b"x" * 5000], ids=["empty", "zero byte", "too long"]
+)
+def test_a_link_that_cannot_be_is_refused(target: bytes, project: Path) -> None:
+    workspace = Workspace(project)
+    workspace.snapshot()
+    store = workspace.store_dir
+    blob = git(store, "hash-object", "-w", "--stdin", stdin=target)
+    tree = git(store, "mktree", stdin=f"120000 blob {blob}\tlink\n".encode())
+    commit = git(store, "commit-tree", tree, stdin=Details().to_message())
+    before = picture(project)
+    for dry_run in (True, False):
+        with pytest.raises(SnapshotCorrupt, match="link that no file system can have"):
+            workspace.restore(commit, dry_run=dry_run)
+    assert picture(project) == before
+
+
+@pytest.mark.parametrize("way", ["one pack", "shared"])
+def test_a_snapshot_from_elsewhere_gives_no_file_the_rights_of_its_owner(
+    way: str, project: Path, tmp_path: Path
+) -> None:
+    usual = [(f"run{number}", 0o755) for number in range(3)]
+    for name, mode in (("tool", 0o4755), ("other", 0o2711), ("plain", 0o640), *usual):
+        (project / name).write_text("theirs")
+        (project / name).chmod(mode)
+    (project / "shared").mkdir()
+    (project / "shared" / "f").write_text("theirs")
+    (project / "shared").chmod(0o2775)
+    workspace = Workspace(project)
+    saved = workspace.snapshot().commit
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    here = Workspace(mine)
+    if way == "shared":
+        here.import_packs(saved, [workspace.export_pack(saved)])
+    else:
+        parts: list[bytes] = []
+        size = workspace.write_pack([saved], parts.append)
+        here.take_in([saved], parts, size=size)
+    report = here.restore(saved)
+    assert [one.path for one in report.kept] == ["other", "tool"]
+    modes = {name: (mine / name).stat().st_mode & 0o7777 for name in ("tool", "other", "plain")}
+    assert modes == {"tool": 0o755, "other": 0o711, "plain": 0o640}
+    assert (mine / "shared").stat().st_mode & 0o7777 == 0o2775
+    # Where it was made, and known before it came back, it is one's own.
+    parts = []
+    size = workspace.write_pack([saved], parts.append)
+    workspace.take_in([saved], parts, size=size)
+    (project / "tool").unlink()
+    assert workspace.restore(saved).kept == ()
+    assert (project / "tool").stat().st_mode & 0o7777 == 0o4755
+
+
 @pytest.mark.parametrize(
     "head", ["ref: -d", "ref: refs/../x", "--stdin", "ref: /etc/passwd", "ref: refs/heads/a b"]
 )

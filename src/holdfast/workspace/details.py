@@ -3,6 +3,9 @@
 Each snapshot's commit carries them in its message. Nearly all files have the two usual modes, so only
 exceptions are listed. ``defaults`` are the modes of a plain file, an executable and a directory; they are
 learnt once and then stay, so that equal trees give equal messages.
+
+A snapshot may come from strangers. Reading its message takes nothing for granted: what is not of the type
+it must be, or no mode that a file can have, is refused before anybody works with it.
 """
 
 from __future__ import annotations
@@ -90,20 +93,48 @@ class Details:
                     f"the snapshot has format {document['v']!r}; this version reads {FORMAT}. "
                     "Use the newer Holdfast that wrote it"
                 )
-            first, second, third = document["defaults"]
+            first, second, third = map(_mode, document["defaults"])
             return cls(
                 defaults=(first, second, third),
-                modes=dict(document["modes"]),
-                directories=dict(document["directories"]),
-                empty=list(document["empty"]),
-                skipped=[Skipped(path, reason) for path, reason in document["skipped"]],
-                head=document["head"],
-                head_commit=document["head_commit"],
-                excludes=document["excludes"],
-                included=list(document.get("included", ())),
+                modes=_modes(document["modes"]),
+                directories=_modes(document["directories"]),
+                empty=_texts(document["empty"]),
+                skipped=[Skipped(*map(_text, (one, why))) for one, why in document["skipped"]],
+                head=_text_or_none(document["head"]),
+                head_commit=_text_or_none(document["head_commit"]),
+                excludes=_text(document["excludes"]),
+                included=_texts(document.get("included", [])),
             )
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SnapshotCorrupt(f"the snapshot's details cannot be read: {error}") from None
+
+
+def _modes(found: dict[Any, Any]) -> dict[str, int]:
+    return {_text(path): _mode(mode) for path, mode in found.items()}
+
+
+def _mode(found: object) -> int:
+    if type(found) is not int or not 0 <= found <= 0o7777:
+        raise ValueError(f"{found!r:.40} is no mode")
+    return found
+
+
+def _texts(found: list[Any]) -> list[str]:
+    if not isinstance(found, list):
+        raise TypeError(f"{found!r:.40} is no list")
+    return [_text(one) for one in found]
+
+
+def _text_or_none(found: object) -> str | None:
+    return None if found is None else _text(found)
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"{found!r:.40} is no text")
+    # There have to be bytes for it; JSON can spell characters that there are none for.
+    found.encode("utf-8", "surrogateescape")
+    return found
 
 
 def learn_defaults(files: Iterable[int], directories: Iterable[int]) -> tuple[int, int, int]:

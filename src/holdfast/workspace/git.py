@@ -27,6 +27,7 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.small_files import read_small_file
+from holdfast.workspace.arrivals import note_arrivals
 from holdfast.workspace.base import (
     STORE,
     Change,
@@ -266,10 +267,11 @@ class Workspace:
         """Take in a snapshot from elsewhere: its packs, bases first. Every object is hashed."""
         with self._store.working():
             self._store.prepare(sha256=len(commit) == 64)
+            new = [] if self.has(commit) else [commit]
             for data in packs:
                 import_pack(self._store, data)
-            self._store.read_commit(commit)
-            self._store.references.keep(self._group, commit, last=False)
+            note_arrivals(self._store, new)
+            self._hold([commit])
 
     def write_pack(self, commits: Sequence[str], write: Callable[[bytes], object]) -> int:
         """Write snapshots as one git pack, and return the bytes that their files have unpacked.
@@ -296,7 +298,9 @@ class Workspace:
                     "Nothing was changed; import the state alone, or into another project"
                 )
             largest = self.limits.max_file_bytes
+            new = [commit for commit in commits if not self.has(commit)]
             take_in(self._store, commits, pack, size=size, largest=largest)
+            note_arrivals(self._store, new)
             self._hold(commits)
 
     def hold(self, commits: Sequence[str]) -> None:

@@ -28,6 +28,11 @@ def first_too_long(root: Path, paths: Iterable[str]) -> str | None:
     return None
 
 
+def is_link_target(content: bytes) -> bool:
+    """Whether a link can lead there, be there something or not."""
+    return 0 < len(content) < _PATH and b"\0" not in content
+
+
 def _limit(root: Path, what: str, usual: int) -> int:
     try:
         found = os.pathconf(root, what)

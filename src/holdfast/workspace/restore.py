@@ -27,11 +27,14 @@ from holdfast.errors import (
 )
 from holdfast.ids import new_id
 from holdfast.workspace.apply import Applier
+from holdfast.workspace.arrivals import disarmed
 from holdfast.workspace.base import MB, Change, Limits, RestoreReport, Skipped, Snapshot
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between
 from holdfast.workspace.details import Details
+from holdfast.workspace.files import LINK
 from holdfast.workspace.journal import JOURNAL, Journal
+from holdfast.workspace.lengths import is_link_target
 from holdfast.workspace.mover import Move, Mover, forget_announcement
 from holdfast.workspace.plan import Keep, Plan, Side, make_plan
 from holdfast.workspace.position import Position
@@ -68,7 +71,9 @@ class Restore:
         self._limits = limits
         self._repository = repository
         self._group = group
-        self._target = load_side(store, commit)
+        target = load_side(store, commit)
+        details, self._disarmed = disarmed(store, commit, target.details)
+        self._target = replace(target, details=details)
         self._mark = new_id()
 
     def run(
@@ -158,9 +163,15 @@ class Restore:
         """
         contents = {}
         room = _IN_MEMORY
+        links = {one.new.blob for one in plan.changes if one.new and one.new.mode == LINK}
         try:
             wanted = (one.new.blob for one in plan.changes if one.new)
             for blob, content in self._store.each_object(wanted):
+                if blob in links and not is_link_target(content):
+                    raise SnapshotCorrupt(
+                        f"snapshot {self._target.commit} holds a link that no file system can have. "
+                        "Nothing was changed"
+                    )
                 room -= len(content)
                 if room >= 0:
                     contents[blob] = content
@@ -191,7 +202,7 @@ class Restore:
                 if path not in touched and old != new
             ),
             folders=_folders(plan),
-            kept=tuple(plan.kept),
+            kept=(*plan.kept, *self._disarmed),
             conflicts=tuple(plan.conflicts),
             head=move.what if move else None,
             commits=move.commits if move else (),
