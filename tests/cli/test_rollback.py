@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import SessionManager
+from holdfast.workspace.apply import Applier
+from holdfast.workspace.base import Skipped
 from tests.cli.conftest import CommandLine, run_process
 from tests.cli.terminal import on_terminal
 from tests.workspace.pictures import commit_all, git, make_repository, picture
@@ -152,6 +155,41 @@ def test_people_see_what_will_happen_and_how_to_take_it_back(
     session = cli.json("sessions")["sessions"][0]["id"]
     redone = cli.ok("undo", "--redo", "--yes", "--session", session[:20])
     assert redone.splitlines()[-1] == f"to take it back: holdfast undo --session {session[:20]}"
+
+
+def test_what_cannot_be_put_back_is_told(cli: CommandLine, repository: Path) -> None:
+    (repository / "a-pipe").write_text("a file")
+    cli.save("whole", {"step": 3})
+    (repository / "a-pipe").unlink()
+    os.mkfifo(repository / "a-pipe")
+    assert cli.ok("rollback", "whole", "--yes").splitlines() == [
+        "Kept  1",
+        "  a-pipe: one of the two snapshots could not hold it: a named pipe",
+        "nothing to do: apart from these, all is as in whole",
+    ]
+    (repository / "notes").write_text("other")
+    lines = cli.ok("rollback", "whole", "--yes").splitlines()
+    assert "  a-pipe: one of the two snapshots could not hold it: a named pipe" in lines
+    assert lines[-2].startswith("done  1 changed")
+
+
+def test_what_somebody_changes_during_the_rollback_is_told_afterwards(
+    cli: CommandLine, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out = Applier.carry_out
+
+    def let_write_first(self: Applier, *arguments: Any) -> list[Skipped]:
+        (repository / "notes").write_text("written meanwhile")
+        return carry_out(self, *arguments)
+
+    monkeypatch.setattr(Applier, "carry_out", let_write_first)
+    lines = cli.ok("rollback", "good", "--yes").splitlines()
+    done = next(number for number, line in enumerate(lines) if line.startswith("done"))
+    assert lines[done + 1 : done + 3] == [
+        "Left to others  1",
+        "  notes: it was changed while the restore was at work",
+    ]
+    assert (repository / "notes").read_text() == "written meanwhile"
 
 
 def test_without_a_name_it_is_the_latest_good_one(cli: CommandLine, repository: Path) -> None:

@@ -144,6 +144,34 @@ def test_only_what_this_session_wrote_comes_back(manager: SessionManager, projec
     }
 
 
+def test_a_guard_names_what_it_could_not_put_back(session: Session, project: Path) -> None:
+    def work() -> None:
+        with session.guard("risky"):
+            for name in ("a.txt", "b.txt"):
+                (project / name).unlink()
+            os.mkfifo(project / "a.txt")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        work()
+    assert caught.value.__notes__ == [
+        "left as it is: a.txt: one of the two snapshots could not hold it: a named pipe"
+    ]
+    assert (project / "b.txt").read_text() == "b\n"
+
+
+def test_a_report_of_a_file_that_stays_different_is_not_empty(
+    session: Session, project: Path
+) -> None:
+    saved = session.save_checkpoint("first")
+    (project / "a.txt").unlink()
+    os.mkfifo(project / "a.txt")
+    report = session.rollback(saved.id)
+    assert report.files
+    assert not report.files.acts
+    assert [one.path for one in report.files.left_alone] == ["a.txt"]
+
+
 def test_a_guard_puts_files_and_state_back(session: Session, project: Path) -> None:
     before = picture(project)
 

@@ -235,8 +235,7 @@ def print_rollback(report: RollbackReport, found: Comparison, *, most: int | Non
             print_names(some[:most])
             _more(len(some), most)
         _print_list("Permissions", [file_name(one) for one in files.modes], most)
-        for name, skipped in (("Kept", files.kept), ("Left to others", files.conflicts)):
-            _print_list(name, [f"{file_name(one.path)}: {one.reason}" for one in skipped], most)
+        print_left_alone(report, most=most)
         if files.head is not None:
             print_line(("HEAD   ", "bold"), one_line(files.head))
             if files.commits:
@@ -248,6 +247,18 @@ def print_rollback(report: RollbackReport, found: Comparison, *, most: int | Non
         print_line(("State  ", "bold"), "stays as it is")
     for note in report.notes:
         print_line((f"note: {one_line(path_text(note))}", "yellow"))
+
+
+def print_left_alone(
+    report: RollbackReport, *, told: RollbackReport | None = None, most: int | None
+) -> None:
+    """Print which files are not as the checkpoint has them, and why; less what was ``told`` before."""
+    if report.files is None:
+        return
+    known = told.files.left_alone if told is not None and told.files is not None else ()
+    for name, skipped in (("Kept", report.files.kept), ("Left to others", report.files.conflicts)):
+        lines = [f"{file_name(one.path)}: {one.reason}" for one in skipped if one not in known]
+        _print_list(name, lines, most)
 
 
 def _state_text(found: Comparison) -> str:

@@ -13,6 +13,7 @@ import click
 
 from holdfast.cli.changes import (
     counted,
+    print_left_alone,
     print_patch,
     print_rollback,
     print_state,
@@ -101,8 +102,9 @@ def carry_out(
         answer({name: rollback_document(preview, found if asked.with_diff else None)})
         return
     if not common.json:
-        if not asked.dry_run and not preview.files and not found.state:
-            print_line(f"nothing to do: all is as in {one_line(preview.checkpoint.name)}")
+        acts = preview.files is not None and preview.files.acts
+        if not asked.dry_run and not acts and not found.state:
+            _say_nothing_to_do(preview)
             return
         with paged(wanted=asked.dry_run and asked.pager):
             print_rollback(preview, found, most=None if asked.dry_run else _LISTED)
@@ -124,6 +126,7 @@ def carry_out(
         answer({name: {**rollback_document(report, None), **conversation}})
         return
     _say_done(report, state=bool(found.state))
+    print_left_alone(report, told=preview, most=_LISTED)
     forked = held.id != session_id
     if forked:
         print_line(f"session {one_line(session_id)} is completed; this is in its fork {held.id}")
@@ -132,6 +135,15 @@ def carry_out(
         print_line(f"to go on with the conversation {where}: ", (one_line(then.command), "cyan"))
     again = undo_command(None if forked else session, redo=name == "undo")
     print_line("to take it back: ", (again, "cyan"))
+
+
+def _say_nothing_to_do(preview: RollbackReport) -> None:
+    name = one_line(preview.checkpoint.name)
+    if not preview.files:
+        print_line(f"nothing to do: all is as in {name}")
+        return
+    print_left_alone(preview, most=_LISTED)
+    print_line(f"nothing to do: apart from these, all is as in {name}")
 
 
 def _say_done(report: RollbackReport, *, state: bool) -> None:

@@ -30,7 +30,7 @@ from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import Captured, ProjectFiles, path_from, paths_written, storable
 from holdfast.stores.base import Store, first
-from holdfast.workspace.base import Change, RestoreReport, Snapshot
+from holdfast.workspace.base import Change, RestoreReport, Snapshot, readable
 
 if TYPE_CHECKING:
     from holdfast.workspace.plan import Keep
@@ -40,6 +40,8 @@ Kind: TypeAlias = Literal["rollback", "undo", "redo"]
 ROLLBACK: Final = "rollback"
 _SAFETY_DAYS: Final = timedelta(days=30)
 _LOOKED_AT: Final = 200
+# So many files that were left alone are named one by one.
+_LISTED: Final = 20
 # A landing's id follows from its safety checkpoint's, so that storing it again is the same landing.
 _LANDINGS: Final = UUID("0c6a4b52-3f0e-5d0b-8f7b-6f1d2f6f3a11")
 # For so long, in seconds, a checkpoint that is being restored is not trimmed; longer than any restore.
@@ -63,6 +65,15 @@ class RollbackReport:
     landed: Checkpoint | None = None
     notes: tuple[str, ...] = ()
     dry_run: bool = False
+
+
+def left_alone_notes(report: RollbackReport) -> list[str]:
+    """Return a sentence for each file that is not as the checkpoint has it, for a person to read."""
+    found = report.files.left_alone if report.files is not None else ()
+    notes = [f"left as it is: {readable(one.path)}: {one.reason}" for one in found[:_LISTED]]
+    if len(found) > _LISTED:
+        notes.append(f"left as they are: {len(found) - _LISTED:,} more files")
+    return notes
 
 
 @dataclass(frozen=True, slots=True)

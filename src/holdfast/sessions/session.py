@@ -29,7 +29,7 @@ from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import Captured
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
-from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks
+from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks, left_alone_notes
 from holdfast.sessions.stepping import SteppingSession
 from holdfast.stores.base import Store, first
 from holdfast.stores.chain import breaks
@@ -106,6 +106,7 @@ class Session(SteppingSession):
 
         ``checkpoint`` may have been trimmed since, if its content was read before. What goes wrong is
         added to the error as a note, and None is returned: the error that came first is not lost.
+        Files that could not be put back, or that somebody else changed, are named in notes as well.
         """
         try:
             state = checkpoint.state
@@ -118,7 +119,7 @@ class Session(SteppingSession):
         except (HoldfastError, OSError) as second:
             error.add_note(f"it could not be rolled back: {second}")
             return None
-        for note in report.notes:
+        for note in (*report.notes, *left_alone_notes(report)):
             error.add_note(note)
         return report
 

@@ -161,9 +161,19 @@ class RestoreReport:
     backup: str | None = None
     dry_run: bool = False
 
-    def __bool__(self) -> bool:
-        """Whether anything differs at all."""
+    @property
+    def left_alone(self) -> tuple[Skipped, ...]:
+        """What is not as the target has it, and stays so: ``kept`` and ``conflicts``."""
+        return (*self.kept, *self.conflicts)
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything is changed."""
         return bool(self.changes or self.modes or self.folders or self.head)
+
+    def __bool__(self) -> bool:
+        """Whether anything differs at all, be it changed or left alone."""
+        return self.acts or bool(self.left_alone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def make_plan(
     for path in (*target.details.modes, *target.details.directories, *target.details.empty):
         check_path(path)
     plan = Plan()
-    uncaptured = {one.path for one in (*now.details.skipped, *target.details.skipped)}
+    uncaptured = {one.path: one.reason for one in (*target.details.skipped, *now.details.skipped)}
     difference = checked_difference(store, now.tree, target.tree)
     changes = [one for one in difference.files if within(one.path, paths)]
     gone = [one.path for one in changes if one.kind == "deleted"]
@@ -145,8 +145,11 @@ def make_plan(
     for change in changes:
         if store.is_own(change.path):
             plan.kept.append(Skipped(change.path, "a database of checkpoints is left as it is"))
-        elif not uncaptured.isdisjoint((change.path, *parents(change.path))):
-            plan.kept.append(Skipped(change.path, "one of the two snapshots could not hold it"))
+        elif why := [
+            uncaptured[one] for one in (change.path, *parents(change.path)) if one in uncaptured
+        ]:
+            said = f"one of the two snapshots could not hold it: {why[0]}"
+            plan.kept.append(Skipped(change.path, said))
         elif change.kind == "deleted" and change.path in ignored:
             plan.kept.append(Skipped(change.path, "the checkpoint's ignore rules leave it out"))
         elif change.kind == "deleted" and PurePosixPath(change.path).name == ".env":
