@@ -150,7 +150,7 @@ class Capture:
             fit_quota(self._basis, found)
         if found.skipped or LINK in modes.values() or any(map(self._files.is_folder, found.drop)):
             return False
-        if not graft.read(list(modes)):
+        if not graft.read(modes):
             return False
         self._ask(told)
         self._grafted = graft.write({**dict.fromkeys(found.drop), **modes})

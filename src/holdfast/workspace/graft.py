@@ -13,9 +13,11 @@ from hashlib import new as new_hash
 from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceUnavailable
+from holdfast.workspace.base import Entry
 from holdfast.workspace.paths import lines
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline
+from holdfast.workspace.watch import Watch, is_there
 
 # The most files worth it.
 MOST: Final = 50
@@ -50,14 +52,21 @@ class Graft:
         """Whether the tree has a file."""
         return self._mode_in(self._folders, path) is not None
 
-    def read(self, paths: Sequence[str]) -> bool:
-        """Keep the content of files with the objects that are incoming. False when one is gone."""
+    def read(self, modes: Mapping[str, str]) -> bool:
+        """Keep the content of files with the objects that are incoming.
+
+        ``modes`` are git's. False when one is gone, or when something else was read in its place.
+        """
+        watch = Watch(self._store.root, list(modes))
         try:
-            blobs = _hash(self._store, paths, self._deadline)
+            blobs = _hash(self._store, list(modes), self._deadline)
         except WorkspaceUnavailable:
             return False
-        self._blobs = dict(zip(paths, blobs, strict=True))
-        return True
+        self._blobs = dict(zip(modes, blobs, strict=True))
+        return all(
+            is_there(self._store.root, path, Entry(modes[path], self._blobs[path]))
+            for path in watch.doubtful()
+        )
 
     def write(self, files: Mapping[str, str | None]) -> str | None:
         """Return the tree with these files: git's mode of each, or None for one that is gone."""

@@ -11,13 +11,14 @@ import shutil
 import signal
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from holdfast.errors import WorkspaceUnavailable
-from holdfast.workspace.base import Progress
+from holdfast.workspace.base import Entry, Progress
 from holdfast.workspace.paths import batches, join, split
 from holdfast.workspace.private_store import PrivateStore
-from holdfast.workspace.process import Deadline, Git, finish_heard
+from holdfast.workspace.process import Deadline, Git, finish, finish_heard
+from holdfast.workspace.watch import Watch, is_there, opened
 
 # Above so many files git writes one pack instead of a file each: a first snapshot is faster by half.
 _MANY: Final = 500
@@ -25,6 +26,7 @@ _AT_ONCE: Final = 2000
 _TICK_NS: Final = 50_000_000
 # How often a file is read that changes meanwhile.
 _TRIES: Final = 3
+_UNREAD: Final = "changed while it was read"
 # What git says of a name that it does not take, and of files that it could not read to their end.
 _IGNORED: Final = b"Ignoring path "
 _UNSTEADY: Final = ("short read", "read error", "unstable object", "mmap failed", "unable to mmap")
@@ -121,6 +123,7 @@ class PrivateIndex:
         self, paths: Sequence[str], arguments: Sequence[str], rescue: frozenset[str]
     ) -> dict[str, str]:
         git, index = self._store.incoming.git, self._writable()
+        watch = Watch(self._store.root, paths)
         for _ in range(_TRIES):
             process = git.start(*arguments, index=index)
             try:
@@ -138,10 +141,11 @@ class PrivateIndex:
                     return first | second
                 failure = error
             else:
-                return self._not_taken(paths, rescue) if _IGNORED in said else {}
+                left = self._not_taken(paths, rescue) if _IGNORED in said else {}
+                return left | self._check(watch.doubtful(), rescue)
         if not rescue.isdisjoint(paths):
             raise failure
-        return self._leave_out(paths, "changed while it was read")
+        return self._leave_out(paths, _UNREAD)
 
     def _not_taken(self, paths: Sequence[str], rescue: frozenset[str]) -> dict[str, str]:
         """Find out which files git did not take, without an error."""
@@ -150,6 +154,42 @@ class PrivateIndex:
         if not rescue.isdisjoint(left):
             raise WorkspaceUnavailable(f"git does not take files of these names: {left}")
         return self._leave_out(left, "git does not take a file of this name")
+
+    def _check(self, paths: Sequence[str], rescue: frozenset[str]) -> dict[str, str]:
+        """See that what git took of some files is theirs; what is not is read once more, by us."""
+        taken = self._entries(paths) if paths else {}
+        root = self._store.root
+        wrong = [path for path, entry in taken.items() if not is_there(root, path, entry)]
+        left: dict[str, str] = {}
+        for path in wrong:
+            try:
+                with opened(root, path) as (mode, file):
+                    self._put(path, mode, file)
+            except (OSError, WorkspaceUnavailable) as error:
+                if path in rescue:
+                    raise WorkspaceUnavailable(f"{path!r} cannot be read: {error}") from error
+                left |= self._leave_out([path], _UNREAD)
+        return left
+
+    def _put(self, path: str, mode: str, content: IO[bytes]) -> None:
+        """Take in a file that is open already."""
+        git, arguments = self._store.incoming.git, ("hash-object", "-w", "-t", "blob", "--stdin")
+        process = git.start(*arguments, stdin=content)
+        blob = finish(process, arguments, deadline=self._deadline).decode().strip()
+        git.run(
+            "update-index", "-z", "--index-info", stdin=join([f"{mode} {blob}\t{path}"]),
+            index=self._writable(), deadline=self._deadline,
+        )  # fmt: skip
+
+    def _entries(self, paths: Sequence[str]) -> dict[str, Entry]:
+        """Return what the index has of some files."""
+        found: dict[str, Entry] = {}
+        for some in batches(paths) if len(paths) < _AT_ONCE else [()]:
+            for line in self.listed("ls-files", "-s", "-z", "--", *some):
+                entry, _, path = line.partition("\t")
+                mode, blob, _ = entry.split()
+                found[path] = Entry(mode, blob)
+        return {path: found[path] for path in paths if path in found}
 
     def _leave_out(self, paths: Sequence[str], reason: str) -> dict[str, str]:
         self.forget(paths)
