@@ -23,15 +23,17 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import new as new_hash
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from holdfast.durable import sync_directories
 from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.paths import parents
 from holdfast.workspace.plan import Plan
 from holdfast.workspace.private_store import PrivateStore
 
-# Up to so many files are synced one by one; beyond, the system is asked to sync everything once.
+# Up to so many files and directories are synced one by one; beyond, everything is, once.
 _SYNC_EACH: Final = 200
 # Where there are none, nothing here is reached: `store_locks` refuses first.
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -60,6 +62,8 @@ class Applier:
         self._temporary = f".holdfast-{mark}"
         self._opened: dict[str, int] = {}
         self._conflicts: dict[str, str] = {}
+        # Directories whose names changed, and what got other permissions.
+        self._touched: set[str] = set()
         # While a plan is taken back: what could not be done of it.
         self._failures: list[Exception] | None = None
 
@@ -90,8 +94,8 @@ class Applier:
             self._set_folder_modes(plan)
         finally:
             self._give_back()
-        if len(plan.changes) > _SYNC_EACH:
-            os.sync()
+        with self._step():
+            self._sync(everything=len(plan.changes) > _SYNC_EACH)
         return [Skipped(path, reason) for path, reason in self._conflicts.items()]
 
     def take_back(self, plan: Plan) -> list[Skipped]:
@@ -122,6 +126,7 @@ class Applier:
                 if not left:
                     continue
                 with self._step(), self._folder(folder, create=False, writable=True) as handle:
+                    self._touched.add(folder)
                     for name in left:
                         if name == self._temporary:
                             os.unlink(name, dir_fd=handle)
@@ -146,6 +151,19 @@ class Applier:
                 self._conflicts[path] = _IN_THE_WAY
             else:
                 self._failures.append(error)
+
+    def _sync(self, *, everything: bool) -> None:
+        """Have names and permissions outlast a power cut; contents were synced as they were written."""
+        there = [path for path in self._touched if _is_own(self._root / path)]
+        self._touched.clear()
+        if not everything and len(there) <= _SYNC_EACH:
+            try:
+                sync_directories(self._root / path for path in there)
+            except PermissionError:
+                # What is closed to its owner cannot be opened to be synced.
+                everything = True
+        if everything or len(there) > _SYNC_EACH:
+            os.sync()
 
     def _left_in(self, folder: str) -> list[str]:
         with suppress(OSError), self._folder(folder, create=False) as handle:
@@ -198,6 +216,7 @@ class Applier:
             if found != _held(change.old):
                 self._conflicts[change.path] = _CHANGED
                 return
+            self._touched.add(folder)
             aside = self._aside(change.path)
             os.rename(name, aside, src_dir_fd=handle, dst_dir_fd=handle)
             if _look(handle, aside, change) == found:
@@ -230,6 +249,7 @@ class Applier:
             suppress(FileNotFoundError, NotADirectoryError),
             self._folder(parent, create=False, writable=True) as handle,
         ):
+            self._touched.add(parent)
             try:
                 os.rmdir(name, dir_fd=handle)
             except OSError as error:
@@ -289,6 +309,7 @@ class Applier:
                 self._conflicts[change.path] = _CHANGED
                 return
             self._make_writable(folder, handle)
+            self._touched.add(folder)
             with suppress(FileNotFoundError):
                 os.unlink(self._temporary, dir_fd=handle)
             try:
@@ -342,6 +363,7 @@ class Applier:
         ):
             looked = _lstat(handle, name)
             if stat.S_ISREG(looked.st_mode) and stat.S_IMODE(looked.st_mode) != mode:
+                self._touched.add(path)
                 os.chmod(name, mode, dir_fd=handle)
 
     def _set_folder_modes(self, plan: Plan) -> None:
@@ -361,6 +383,7 @@ class Applier:
         ):
             looked = _lstat(handle, name)
             if stat.S_ISDIR(looked.st_mode) and stat.S_IMODE(looked.st_mode) != mode:
+                self._touched.add(path)
                 os.chmod(name, mode, dir_fd=handle)
 
     def _make_writable(self, path: str, handle: int) -> None:
@@ -393,6 +416,7 @@ class Applier:
                     if not create:
                         raise
                     self._make_writable(walked, handle)
+                    self._touched.add(walked)
                     os.mkdir(name, dir_fd=handle)
                     inner = os.open(name, _FOLDER, dir_fd=handle)
                 os.close(handle)
@@ -444,6 +468,14 @@ def _look(folder: int, name: str, change: Change) -> Held | None:
         return None
     except OSError:
         return _UNKNOWN
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a path is there and no link, which could lead anywhere."""
+    try:
+        return not stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _held(entry: Entry | None) -> Held | None:

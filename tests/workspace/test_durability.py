@@ -1,0 +1,212 @@
+"""What has to outlast a power cut is on the disk in time: seen by the calls that put it there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Workspace
+from holdfast.workspace import apply, process
+from holdfast.workspace.environment import inherited
+from holdfast.workspace.incoming import Incoming
+from holdfast.workspace.journal import JOURNAL
+from holdfast.workspace.notes import Notes
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+class Synced:
+    """Which files and directories were synced, by what they are and not by their names."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: set[tuple[int, int]] = set()
+        self.everything = 0
+        real = os.fsync
+
+        def fsync(handle: int) -> None:
+            looked = os.fstat(handle)
+            self.seen.add((looked.st_dev, looked.st_ino))
+            real(handle)
+
+        def sync() -> None:
+            self.everything += 1
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(os, "sync", sync)
+
+    def has(self, path: Path) -> bool:
+        looked = path.lstat()
+        return (looked.st_dev, looked.st_ino) in self.seen
+
+
+# Restores ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_the_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Have something called, with nothing, just before the journal of a restore is removed."""
+    checks: list[Any] = []
+    remove = Notes.remove
+
+    def checked(self: Notes, name: str) -> None:
+        if name == JOURNAL:
+            for check in checks:
+                check()
+            checks.clear()
+        remove(self, name)
+
+    monkeypatch.setattr(Notes, "remove", checked)
+    yield checks
+    assert checks == []
+
+
+def test_contents_names_and_permissions_are_synced_before_the_journal_goes(
+    root: Path, at_the_end: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("kept", "gone/deep", "modes", "links", "hollow/then", "quiet"):
+        (root / folder).mkdir(parents=True)
+        (root / folder / "f").write_text("then")
+    (root / "hollow" / "then" / "f").unlink()
+    (root / "links" / "link").symlink_to("nowhere")
+    workspace = Workspace(root)
+    then = workspace.snapshot().commit
+    (root / "kept" / "f").write_text("now")
+    (root / "gone" / "deep" / "f").unlink()
+    (root / "gone" / "deep").rmdir()
+    (root / "gone" / "f").unlink(missing_ok=True)
+    (root / "gone").rmdir()
+    (root / "modes" / "f").chmod(0o600)
+    (root / "quiet").chmod(0o700)
+    (root / "links" / "link").unlink()
+    (root / "hollow" / "then").rmdir()
+    (root / "new").mkdir()
+    (root / "new" / "f").write_text("now")
+    synced = Synced(monkeypatch)
+
+    def check() -> None:
+        wanted = (
+            "", "kept", "kept/f", "gone", "gone/deep", "gone/deep/f", "modes/f", "quiet", "links",
+            "hollow",
+        )  # fmt: skip
+        assert [path for path in wanted if not synced.has(root / path)] == []
+        assert not synced.has(root / "quiet" / "f")
+        assert synced.everything == 0
+
+    at_the_end.append(check)
+    workspace.restore(then)
+
+
+def test_what_is_taken_back_is_synced_too(
+    root: Path, at_the_end: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "d").mkdir()
+    workspace = Workspace(root)
+    then = workspace.snapshot().commit
+    (root / "d" / "f").write_text("only here")
+
+    def fail(*_: Any) -> None:
+        raise OSError("not to be")
+
+    monkeypatch.setattr("holdfast.workspace.restore.Restore._compare", fail)
+    synced = Synced(monkeypatch)
+
+    def check() -> None:
+        assert synced.has(root / "d" / "f")
+        assert synced.has(root / "d")
+
+    at_the_end.append(check)
+    with pytest.raises(Exception, match="taken back"):
+        workspace.restore(then)
+
+
+@pytest.mark.parametrize("kind", ["files", "directories"])
+def test_very_many_are_synced_at_once(
+    root: Path, kind: str, at_the_end: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply, "_SYNC_EACH", 3)
+    for number in range(5):
+        if kind == "files":
+            (root / f"f{number}").write_text("then")
+        else:
+            (root / f"d{number}" / "inner").mkdir(parents=True)
+    workspace = Workspace(root)
+    then = workspace.snapshot().commit
+    for path in list(root.rglob("f?")) + list(root.rglob("inner")):
+        path.unlink() if path.is_file() else path.rmdir()
+    synced = Synced(monkeypatch)
+
+    def check() -> None:
+        assert synced.everything == 1
+
+    at_the_end.append(check)
+    workspace.restore(then)
+
+
+# Captures ------------------------------------------------------------------------------------------
+
+
+def test_git_sends_every_object_to_the_disk_and_syncs_the_reference(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = tmp_path / "trace"
+    variables = inherited() | {"GIT_TRACE2_EVENT": str(trace)}
+    monkeypatch.setattr(process, "inherited", lambda: variables)
+    (root / "f").write_text("one")
+    Workspace(root).snapshot()
+    commands: dict[str, str] = {}
+    counted: dict[tuple[str, str], int] = {}
+    for line in trace.read_text().splitlines():
+        event = json.loads(line)
+        if event["event"] == "start":
+            commands[event["sid"]] = event["argv"][1]
+        elif event.get("category") == "fsync":
+            counted[commands[event["sid"]], event["key"]] = int(event["value"])
+    for command in ("update-index", "write-tree", "commit-tree"):
+        assert counted[command, "fsync/writeout-only"] == 1
+    assert counted["update-ref", "fsync/hardware-flush"] >= 1
+
+
+def test_one_sync_waits_for_all_objects_before_the_first_takes_its_place(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "f").write_text("one")
+    workspace = Workspace(root)
+    incoming = workspace.store_dir / "incoming"
+    happened: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def told_fsync(handle: int) -> None:
+        here = os.fstat(handle)
+        path = incoming / "sync"
+        if path.exists() and os.path.samestat(here, path.stat()):
+            happened.append("sync")
+        elif os.path.samestat(here, (workspace.store_dir / "objects").stat()):
+            happened.append("names")
+        fsync(handle)
+
+    def told_replace(source: Any, target: Any) -> None:
+        if incoming in Path(source).parents:
+            happened.append("place")
+        replace(source, target)
+
+    deliver = Incoming.deliver
+
+    def watched(self: Incoming) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", told_fsync)
+            patched.setattr(os, "replace", told_replace)
+            deliver(self)
+
+    monkeypatch.setattr(Incoming, "deliver", watched)
+    workspace.snapshot()
+    assert happened == ["sync", "place", "place", "place", "names"]
