@@ -123,6 +123,7 @@ class Capture:
             self._ask(told)
             if told is None:
                 self._folders.find_empty(self._scan.untracked_directories())
+            self._folders.note_unopened(self._index.unopened)
             return self._finish(told, group)
         finally:
             if self._standing is not None:

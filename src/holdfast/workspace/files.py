@@ -15,8 +15,12 @@ from typing import Final
 from holdfast.workspace.paths import parents
 
 LINK: Final = "120000"
-# Why a path cannot be looked at: it is not there, or something on the way to it is no directory of ours.
-_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})
+# Why a path cannot be looked at: it is not there, or something on the way to it is no directory of ours,
+# or it is longer than the system takes.
+_ABSENT: Final = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
+)
+TOO_LONG: Final = "its path is longer than the system takes"
 
 
 class Files:
@@ -30,6 +34,14 @@ class Files:
     def lstat(self, path: str) -> os.stat_result | None:
         """Look at a path of the project; what lies behind a link is none."""
         return lstat(self._root / path) if self.is_real(path.rpartition("/")[0]) else None
+
+    def is_too_long(self, path: str) -> bool:
+        """Whether a path cannot be looked at because of its length."""
+        try:
+            os.lstat(self._root / path)
+        except OSError as error:
+            return error.errno == errno.ENAMETOOLONG
+        return False
 
     def is_real(self, folder: str) -> bool:
         """Whether a directory is one, and is reached through directories alone."""

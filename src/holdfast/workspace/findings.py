@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 
 from holdfast.workspace.base import Limits, is_git_name
-from holdfast.workspace.files import Files, kind_of
+from holdfast.workspace.files import TOO_LONG, Files, kind_of
 from holdfast.workspace.private_store import PrivateStore
 
 
@@ -49,6 +49,8 @@ class Findings:
                     self.add[path] = looked
                     continue
                 self.skipped[path] = reason
+            elif looked is None and self._files.is_too_long(path):
+                self.skipped[path] = TOO_LONG
             if known:
                 self.drop.add(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 from holdfast.workspace.basis import RACY_NS, Basis
 from holdfast.workspace.details import Details
-from holdfast.workspace.files import Files, is_plain, kind_of, lstat
+from holdfast.workspace.files import TOO_LONG, Files, is_plain, kind_of, lstat
 from holdfast.workspace.findings import Findings
 from holdfast.workspace.ignores import ignored_among
 from holdfast.workspace.paths import folders_of
@@ -41,12 +42,20 @@ class Folders:
                 path = os.path.relpath(os.path.join(where, name), self._root)
                 looked = lstat(self._root / path)
                 if looked is None:
+                    if self._files.is_too_long(path):
+                        self._findings.skipped[path] = TOO_LONG
                     continue
                 if is_plain(looked.st_mode):
                     return True
                 self._findings.skipped[path] = kind_of(looked.st_mode)
                 found = True
         return found
+
+    def note_unopened(self, folders: Iterable[str]) -> None:
+        """Note what lies too deep, in directories that git could not open or name to their end."""
+        for folder in folders:
+            for _ in os.walk(self._root / folder, onerror=self._note_unreadable):
+                pass
 
     def find_empty(self, untracked: Iterable[str]) -> None:
         """Find the directories without files among untracked ones, once every file is known."""
@@ -104,9 +113,11 @@ class Folders:
         return {path.rstrip("/") for path in ignored}
 
     def _note_unreadable(self, error: OSError) -> None:
+        path = os.path.relpath(error.filename, self._root)
         if isinstance(error, PermissionError):
-            path = os.path.relpath(error.filename, self._root)
             self._findings.skipped[path] = "unreadable"
+        elif error.errno == errno.ENAMETOOLONG:
+            self._findings.skipped[path] = TOO_LONG
 
     def _special_files(self, folder: str) -> list[list[str]]:
         special = []

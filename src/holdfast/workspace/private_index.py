@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -29,6 +30,10 @@ _TRIES: Final = 3
 _UNREAD: Final = "changed while it was read"
 # What git says of a name that it does not take, and of files that it could not read to their end.
 _IGNORED: Final = b"Ignoring path "
+_UNOPENED: Final = b"warning: could not open directory '"
+_TOO_LONG: Final = b": File name too long"
+# From about this length on its complaints are cut off.
+_CUT: Final = 4000
 _UNSTEADY: Final = ("short read", "read error", "unstable object", "mmap failed", "unable to mmap")
 
 
@@ -39,6 +44,8 @@ class PrivateIndex:
         self._store = store
         self._deadline = deadline
         self._fresh = store.home / "index.next"
+        # Directories, as far as git could name them, in which some lie too deep to be opened.
+        self.unopened: set[str] = set()
         # The store's own index, until something is to be written to it.
         self.path = store.index if reliable else self._fresh
 
@@ -55,12 +62,25 @@ class PrivateIndex:
         return False
 
     def listed(
-        self, *arguments: str, git: Git | None = None, index: Path | None = None
+        self,
+        *arguments: str,
+        git: Git | None = None,
+        index: Path | None = None,
+        folder: str = "",
     ) -> list[str]:
-        """Return the paths that a command lists, asked about this index unless told otherwise."""
-        out = (git or self._store.git).run(
-            *arguments, index=index or self.path, deadline=self._deadline
-        )
+        """Return the paths that a command lists, asked about this index unless told otherwise.
+
+        ``folder`` is where another git works, in the project's own terms.
+        """
+        process = (git or self._store.git).start(*arguments, index=index or self.path)
+        return self.answer(process, arguments, folder=folder)
+
+    def answer(
+        self, process: subprocess.Popen[bytes], arguments: Sequence[str], *, folder: str = ""
+    ) -> list[str]:
+        """Return the paths that a command lists that was started before, and hear its complaints."""
+        out, said = finish_heard(process, arguments, deadline=self._deadline)
+        self.unopened |= {folder + path for path in _too_deep(said)}
         return split(out)
 
     def forget(self, paths: Iterable[str]) -> None:
@@ -194,6 +214,18 @@ class PrivateIndex:
     def _leave_out(self, paths: Sequence[str], reason: str) -> dict[str, str]:
         self.forget(paths)
         return dict.fromkeys(paths, reason)
+
+
+def _too_deep(said: bytes) -> set[str]:
+    """Return the directories that git could not open for the length of their paths.
+
+    It does not name a long path to its end: what comes after the last slash is left out.
+    """
+    return {
+        os.fsdecode(line.removeprefix(_UNOPENED).rpartition(b"/")[0])
+        for line in said.split(b"\n")
+        if line.startswith(_UNOPENED) and (line.endswith(_TOO_LONG) or len(line) >= _CUT)
+    }
 
 
 def _was_unsteady(code: int, said: str) -> bool:

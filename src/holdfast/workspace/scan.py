@@ -132,8 +132,8 @@ class Scan:
                 if dirty_process is not None:
                     dirty = finish(dirty_process, _DIRTY, deadline=deadline)
             finally:
-                others = finish(other_process, _OTHERS, deadline=deadline)
-        return split(dirty), split(others), same
+                others = self._index.answer(other_process, _OTHERS)
+        return split(dirty), others, same
 
     def _may_hide_files(self) -> bool:
         """Whether a directory may hold files that are captured although git does not list them."""
@@ -171,7 +171,9 @@ class Scan:
         home = self._basis.store.home
         inner = Git(home, work_tree=self._root / folder)
         self._tracked.add_nested(folder)
-        for path in self._index.listed(*_OTHER_FILES, git=inner, index=home / "no-index"):
+        for path in self._index.listed(
+            *_OTHER_FILES, git=inner, index=home / "no-index", folder=folder
+        ):
             if path.endswith("/"):
                 yield from self._nested(folder + path)
             else:
