@@ -24,7 +24,7 @@ from holdfast.bundle import BundleReport
 from holdfast.closing import AsyncClosing
 from holdfast.config import RedactionSettings
 from holdfast.effects import Call, Declaration, Effect, Verdict
-from holdfast.errors import StoreClosed
+from holdfast.errors import IntegrityError, StoreClosed
 from holdfast.model import (
     BRIEF_TOKENS,
     LEASE_TTL,
@@ -806,6 +806,10 @@ class AsyncSessionManager(AsyncClosing):
             metadata=metadata,
             limit=limit,
         )
+
+    async def unreadable_sessions(self) -> dict[str, IntegrityError]:
+        """See `SessionManager.unreadable_sessions`."""
+        return await self._run(self._manager.unreadable_sessions)
 
     async def diff(
         self,

@@ -29,6 +29,7 @@ from holdfast.state.cache import ChunkCache
 from holdfast.state.refs import digest_text
 from holdfast.stores.base import Store
 from holdfast.stores.chain import breaks
+from holdfast.stores.readable import find_unreadable
 
 CHAIN_BROKEN: Final = "chain_broken"
 STRUCTURE_DAMAGED: Final = "structure_damaged"
@@ -150,6 +151,7 @@ class _Verification:
 
     def plain(self) -> VerifyReport:
         self._checkpoints(self.store.iter_checkpoint_ids())
+        self._unreadable_sessions()
         effects = self._effects()
         return VerifyReport(self.checked, tuple(self.damaged), effects)
 
@@ -160,6 +162,7 @@ class _Verification:
         sessions = [one.session_id for one in self.store.session_usage()]
         for session_id in sessions:
             self._session(session_id)
+        self._unreadable_sessions()
         self._strays()
         effects = self._effects()
         bad = {one.checkpoint_id for one in self.damaged if one.checkpoint_id is not None}
@@ -229,6 +232,13 @@ class _Verification:
             return
         for write in () if copy is None else copy.writes:
             self._write(write, session_id)
+
+    def _unreadable_sessions(self) -> None:
+        """Name the sessions whose own rows cannot be read."""
+        told = {one.session_id for one in self.damaged if one.kind == "session"}
+        for session_id, error in find_unreadable(self.store).items():
+            if session_id not in told:
+                self.damaged.append(Damage(None, error.code, str(error), session_id))
 
     def _strays(self) -> None:
         """Look for checkpoints whose session is not there."""

@@ -1,5 +1,6 @@
 from datetime import datetime, timedelta
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
@@ -44,7 +45,7 @@ def test_people_see_a_table(cli: CommandLine, manager: SessionManager) -> None:
 def test_an_empty_database_has_no_sessions(cli: CommandLine) -> None:
     cli.ok("init")
     assert cli.ok("sessions") == "no sessions\n"
-    assert cli.json("sessions") == {"sessions": []}
+    assert cli.json("sessions") == {"sessions": [], "unreadable": []}
 
 
 def test_an_unknown_status_is_an_input_error(cli: CommandLine) -> None:
@@ -71,3 +72,27 @@ def test_powershell_gets_its_own_kind_of_keys(cli: CommandLine, manager: Session
     shown = cli.json("show", "--pascal-case")["Checkpoint"]
     assert shown["GitBranch"] is None
     assert shown["State"] == {"snake_case": {"stays_so": 1}}
+
+
+def test_a_session_that_cannot_be_read_is_named_apart(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    for name in ("bad", "good"):
+        manager.create_session("x", session_id=name).save_checkpoint("one", state={})
+    # The library's own SQLite: two copies of it in one process would undo each other's locks.
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE sessions SET created_at = 'junk' WHERE id = 'bad'")
+    database.close()
+    for command in ("sessions", "status"):
+        answer = cli(command)
+        assert answer.code == 0
+        assert "good" in answer.out
+        assert "bad" not in answer.out
+        assert answer.err.startswith("unreadable session bad: the row of session 'bad'")
+        assert "holdfast verify" in answer.err
+        assert "--salvage" in answer.err
+    [unreadable] = cli("sessions", "--json").json["unreadable"]
+    assert (unreadable["id"], "junk" in unreadable["reason"]) == ("bad", True)
+    [unreadable] = cli("status", "--json").json["status"]["unreadable"]
+    assert unreadable["id"] == "bad"
+    assert "one" in cli("log", "good").out

@@ -12,6 +12,7 @@ from holdfast import SessionManager
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.sessions import Session
 from holdfast.sessions.status import read_status
+from holdfast.stores.sqlite import SqliteStore
 from tests.cli.conftest import CommandLine, run_process
 
 
@@ -186,14 +187,14 @@ def test_a_session_that_is_erased_meanwhile_is_no_error(
     cli: CommandLine, session: Session, manager: SessionManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.save_checkpoint("one", state={"n": 1})
-    listed = SessionManager.list_sessions
+    listed = SqliteStore.list_sessions
 
-    def list_and_erase(self: SessionManager, *args: Any, **kwargs: Any) -> Any:
+    def list_and_erase(self: SqliteStore, *args: Any, **kwargs: Any) -> Any:
         found = listed(self, *args, **kwargs)
-        self.store.delete_session(session.id)
+        self.delete_session(session.id)
         return found
 
-    monkeypatch.setattr(SessionManager, "list_sessions", list_and_erase)
+    monkeypatch.setattr(SqliteStore, "list_sessions", list_and_erase)
     assert read_status(lambda: SessionManager.open(), project_dir=cli.project).ok
 
 

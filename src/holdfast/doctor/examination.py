@@ -29,10 +29,12 @@ from holdfast.doctor.places import (
 )
 from holdfast.errors import HoldfastError, IntegrityError, NotADatabase, StoreBusy, StoreUnavailable
 from holdfast.leases import describe_holder
+from holdfast.model import SessionQuery
 from holdfast.processes import owner_name
 from holdfast.sessions import SessionManager
 from holdfast.sessions.unfinished import is_abandoned
 from holdfast.stores import Store
+from holdfast.stores.readable import read_sessions
 
 # A race in resetting the log could damage a database, from when there were logs until it was mended, in two
 # older lines too.
@@ -160,9 +162,13 @@ def _locks(store: Store) -> Iterator[Finding]:
 
 def _store(manager: SessionManager) -> Iterator[Finding]:
     store = manager.store
-    sessions = manager.list_sessions()
+    sessions, unreadable = read_sessions(store, SessionQuery())
     text = f"opens, its schema is current, {_count(len(sessions), 'session')}"
     yield Finding("store", "ok", text)
+    if unreadable:
+        yield Finding(
+            "sessions", "bad", f"rows that cannot be read: {', '.join(unreadable)}", _SALVAGE
+        )
     path = getattr(store, "path", None)
     if path is not None:
         yield _structure(path)

@@ -18,6 +18,7 @@ from holdfast.sessions.files import ProjectFiles
 from holdfast.state import decode_state
 from holdfast.state.tags import MARK, member, tagged
 from holdfast.stores.base import Store, first
+from holdfast.stores.readable import list_readable
 
 if TYPE_CHECKING:
     from holdfast.redaction import Redactor
@@ -48,7 +49,7 @@ def find_stored_secrets(
 
     What is damaged or removed meanwhile is passed over.
     """
-    for session in store.list_sessions(SessionQuery()):
+    for session in list_readable(store, SessionQuery()):
         copy = store.read_session(session.id)
         if copy is not None:
             yield from _Inspection(store, redactor, copy).run()

@@ -18,6 +18,7 @@ from holdfast.ids import (
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, SessionRecord
 from holdfast.stores.base import Store
+from holdfast.stores.readable import list_readable
 
 _SUGGEST_FROM = 500
 
@@ -33,12 +34,12 @@ def get_session_record(store: Store, reference: str) -> SessionRecord:
         return record
     if _begins_uuid(reference):
         query = SessionQuery(id_prefix=reference, limit=10)
-        found = [one for one in store.list_sessions(query) if is_uuid(one.id)]
+        found = [one for one in list_readable(store, query) if is_uuid(one.id)]
         if len(found) > 1:
             raise AmbiguousReference(_several("sessions", reference, [one.id for one in found]))
         if found:
             return found[0]
-    known = [one.id for one in store.list_sessions(SessionQuery(limit=_SUGGEST_FROM))]
+    known = [one.id for one in list_readable(store, SessionQuery(limit=_SUGGEST_FROM))]
     raise SessionNotFound(
         f"no session {reference!r}{_near(reference, known)}. `holdfast sessions` lists them all."
     )

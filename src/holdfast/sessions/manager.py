@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.closing import Closing
 from holdfast.config import RedactionSettings, load_config
-from holdfast.errors import HoldfastError, IllegalTransition, InvalidIdentifier, SessionNotFound
+from holdfast.errors import (
+    HoldfastError,
+    IllegalTransition,
+    IntegrityError,
+    InvalidIdentifier,
+    SessionNotFound,
+)
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
 from holdfast.leases import Leases
 from holdfast.model import (
@@ -42,6 +48,7 @@ from holdfast.sessions.unfinished import (
     latest_unfinished,
 )
 from holdfast.stores import Store, open_store
+from holdfast.stores.readable import find_unreadable, list_readable
 from holdfast.workspace.base import Limits
 
 if TYPE_CHECKING:
@@ -358,7 +365,10 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
         metadata: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> list[SessionRecord]:
-        """List sessions, most recently created first, completed ones included."""
+        """List sessions, most recently created first, completed ones included.
+
+        One whose row is damaged hides none of the others: `unreadable_sessions` names it.
+        """
         if status is not None:
             one_of(status, SESSION_STATUSES, "status")
         query = SessionQuery(
@@ -368,4 +378,8 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
             metadata=metadata or {},
             limit=limit,
         )
-        return self._store.list_sessions(query)
+        return list_readable(self._store, query)
+
+    def unreadable_sessions(self) -> dict[str, IntegrityError]:
+        """Return the sessions that `list_sessions` leaves out, each with what is wrong with its row."""
+        return find_unreadable(self._store)

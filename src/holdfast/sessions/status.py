@@ -6,8 +6,8 @@ completion. Checkpoints are counted, not timed: no clock decides what is later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -17,9 +17,10 @@ from holdfast.autosave.reports import MARK
 from holdfast.config import find_project_root
 from holdfast.errors import HoldfastError, IntegrityError, StoreError
 from holdfast.ids import thread_agent_id
-from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, SessionRecord
+from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, SessionQuery, SessionRecord
 from holdfast.sessions.manager import SessionManager
 from holdfast.stores.base import first
+from holdfast.stores.readable import read_sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,10 @@ class FailedSave:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """What `read_status` found. ``problem`` is why the database could not be opened or read."""
+    """What `read_status` found. ``problem`` is why the database could not be opened or read.
+
+    ``unreadable`` are sessions whose rows are damaged, each with what is wrong with it.
+    """
 
     project_dir: Path
     fallback_log: Path
@@ -85,6 +89,7 @@ class StatusReport:
     failures: list[FailedSave]
     problem: HoldfastError | None = None
     quarantines: tuple[Quarantine, ...] = ()
+    unreadable: Mapping[str, IntegrityError] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -109,7 +114,7 @@ def read_status(
     try:
         with open_manager() as manager:
             url = manager.store.url
-            records = manager.list_sessions()
+            records, unreadable = read_sessions(manager.store, SessionQuery())
             known = _Known(manager, records)
             failures = [_from_file(entry, resolved=known.settles_entry(entry)) for entry in noted]
             for record in records:
@@ -118,7 +123,13 @@ def read_status(
                     failures.append(_from_row(row, resolved=known.settles_row(row)))
             shown = [known.health(record) for record in records[:limit]]
             return StatusReport(
-                root, log.path, url, shown, failures, quarantines=known.quarantines()
+                root,
+                log.path,
+                url,
+                shown,
+                failures,
+                quarantines=known.quarantines(),
+                unreadable=unreadable,
             )
     except (StoreError, IntegrityError) as error:
         failures = [_from_file(entry, resolved=False) for entry in noted]

@@ -10,6 +10,7 @@ from holdfast.model import CheckpointQuery, Lease, SessionQuery, SessionRecord, 
 from holdfast.sessions.held import Surroundings
 from holdfast.stores import Store
 from holdfast.stores.base import first
+from holdfast.stores.readable import list_readable
 from holdfast.workspace.repository import read_git_state
 
 MAX_RECOVERIES: Final = 5
@@ -70,7 +71,7 @@ def latest_unfinished(
     here = (None, around.place)
     found = [
         record
-        for record in store.list_sessions(SessionQuery(agent_type=agent_type))
+        for record in list_readable(store, SessionQuery(agent_type=agent_type))
         if record.status != "completed"
         and record.project_dir in here
         and (record.paused_until is None or record.paused_until <= now)

@@ -93,6 +93,9 @@ class SqliteEffects(SqliteSessions):
 
         return self._file.write(finish)
 
+    def done_effects(self) -> list[tuple[str, str, int]]:
+        return [(*row,) for row in self._rows("sqlite.effects.done", (self.tenant,))]
+
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
         check_effect_query(query)
         statement = [SQL["effects.list"]]

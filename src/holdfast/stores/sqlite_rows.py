@@ -51,34 +51,45 @@ def _odd(error: Exception, which: str = "a row") -> StateCorrupt:
     )
 
 
+def _odd_row(error: StateCorrupt, which: str) -> StateCorrupt:
+    """Return the error of a row, by name, one of whose values cannot be understood."""
+    return _odd(error if error.__cause__ is None else Exception(error.__cause__), which)
+
+
 def _document(text: str | None) -> dict[str, Any] | None:
     return None if text is None else load_document(text)
 
 
 def agent(row: Row) -> AgentRecord:
     """Read a row of ``agents``."""
-    values: Row = (*row[:6], _document(row[6]), *map(_moment, row[7:10]))
+    try:
+        values: Row = (*row[:6], _document(row[6]), *map(_moment, row[7:10]))
+    except StateCorrupt as error:
+        raise _odd_row(error, f"the row of agent {row[0]!r}") from error
     return AgentRecord(*values)
 
 
 def session(row: Row) -> SessionRecord:
     """Read a row of ``sessions``."""
-    values: Row = (
-        *row[:7],
-        _moment(row[7]),
-        _moment(row[8]),
-        row[9],
-        _moment(row[10]),
-        _document(row[11]),
-        _moment(row[12]),
-        _moment(row[13]),
-        row[14],
-        row[15],
-        _moment(row[16]),
-        _moment(row[17]),
-        row[18],
-        row[19],
-    )
+    try:
+        values: Row = (
+            *row[:7],
+            _moment(row[7]),
+            _moment(row[8]),
+            row[9],
+            _moment(row[10]),
+            _document(row[11]),
+            _moment(row[12]),
+            _moment(row[13]),
+            row[14],
+            row[15],
+            _moment(row[16]),
+            _moment(row[17]),
+            row[18],
+            row[19],
+        )
+    except StateCorrupt as error:
+        raise _odd_row(error, f"the row of session {row[0]!r}") from error
     return SessionRecord(*values)
 
 
@@ -151,13 +162,19 @@ def of_draft(
 def effect(row: Row) -> EffectRecord:
     """Read a row of ``effects``."""
     payload = None if row[8] is None else Payload(row[8], row[9])
-    values: Row = (*row[:8], payload, _document(row[10]), _moment(row[11]), _moment(row[12]))
+    try:
+        values: Row = (*row[:8], payload, _document(row[10]), _moment(row[11]), _moment(row[12]))
+    except StateCorrupt as error:
+        raise _odd_row(error, f"the row of effect {row[1]!r} of session {row[0]!r}") from error
     return EffectRecord(*values)
 
 
 def log(row: Row) -> LogRecord:
     """Read a row of ``session_logs``."""
-    values: Row = (*row[:4], _document(row[4]), _moment(row[5]))
+    try:
+        values: Row = (*row[:4], _document(row[4]), _moment(row[5]))
+    except StateCorrupt as error:
+        raise _odd_row(error, f"line {row[0]} of the log of session {row[1]!r}") from error
     return LogRecord(*values)
 
 

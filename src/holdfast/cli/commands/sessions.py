@@ -7,8 +7,19 @@ from collections import Counter
 import click
 
 from holdfast.cli.options import Common, common_options
-from holdfast.cli.output import Column, answer, columns, print_line, print_table, standing, when
-from holdfast.model import SESSION_STATUSES
+from holdfast.cli.output import (
+    Column,
+    answer,
+    columns,
+    print_line,
+    print_table,
+    print_unreadable,
+    standing,
+    unreadable_document,
+    when,
+)
+from holdfast.model import SESSION_STATUSES, SessionQuery
+from holdfast.stores.readable import read_sessions
 
 _LAYOUT = (
     Column("ID", "cyan"),
@@ -35,10 +46,17 @@ def command(common: Common, status: str | None, agent_type: str | None, limit: i
       holdfast sessions --status active --limit 5 --json
     """
     with common.open() as manager:
-        found = manager.list_sessions(status=status, agent_type=agent_type, limit=limit)
+        query = SessionQuery(status=status, agent_type=agent_type, limit=limit)
+        found, unreadable = read_sessions(manager.store, query)
         quarantined = Counter(one.session_id for one in manager.list_quarantined())
+    print_unreadable(unreadable)
     if common.json:
-        answer({"sessions": [columns(one) | {"quarantined": quarantined[one.id]} for one in found]})
+        answer(
+            {
+                "sessions": [columns(one) | {"quarantined": quarantined[one.id]} for one in found],
+                "unreadable": unreadable_document(unreadable),
+            }
+        )
         return
     if not found:
         print_line("no sessions")

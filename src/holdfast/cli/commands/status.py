@@ -18,7 +18,9 @@ from holdfast.cli.output import (
     plural,
     print_line,
     print_table,
+    print_unreadable,
     standing,
+    unreadable_document,
     when,
 )
 from holdfast.model import CheckpointRecord
@@ -70,6 +72,7 @@ def command(ctx: click.Context, common: Common, limit: int) -> None:
     report = read_status(common.open, project_dir=common.project_dir, limit=limit)
     if report.problem is None or report.failures:
         _show(report, common)
+    print_unreadable(report.unreadable)
     if report.problem is not None:
         raise report.problem
     if not report.ok:
@@ -145,6 +148,7 @@ def _document(report: StatusReport) -> dict[str, Any]:
         "sessions": [_session(one) for one in report.sessions],
         "errors": [asdict(one) for one in report.failures],
         "quarantine": [_quarantine(one) for one in report.quarantines],
+        "unreadable": unreadable_document(report.unreadable),
         "fallback_log": path_text(report.fallback_log),
     }
 

@@ -321,6 +321,10 @@ SELECT session_id, key, occurrence, name, fingerprint, status, attempt_id, attem
     error, started_at, finished_at
 FROM effects WHERE tenant = ?
 
+-- name: sqlite.effects.done
+SELECT session_id, key, occurrence FROM effects
+WHERE tenant = ? AND status = 'done' ORDER BY session_id, key, occurrence;
+
 -- name: effects.where.session_id
 AND session_id = ?
 

@@ -1,0 +1,53 @@
+"""Sessions that can be read, beside some that cannot: one damaged row hides none of the others.
+
+A store reads all rows of a listing or none. Only when that fails is each session asked for by itself.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import IntegrityError
+from holdfast.model import SessionQuery, SessionRecord
+from holdfast.state.codec import dump_document
+from holdfast.stores.base import Store
+from holdfast.stores.memory_tables import has_values, wanted_values
+
+
+def read_sessions(
+    store: Store, query: SessionQuery
+) -> tuple[list[SessionRecord], dict[str, IntegrityError]]:
+    """List sessions as `Store.list_sessions` does, and name those that cannot be read, with the reason."""
+    try:
+        return store.list_sessions(query), {}
+    except IntegrityError:
+        found: list[SessionRecord] = []
+        unreadable: dict[str, IntegrityError] = {}
+    for usage in store.session_usage():
+        try:
+            record = store.find_session(usage.session_id)
+        except IntegrityError as error:
+            unreadable[usage.session_id] = error
+            continue
+        if record is not None and _fits(record, query):
+            found.append(record)
+    return found[: query.limit], unreadable
+
+
+def list_readable(store: Store, query: SessionQuery) -> list[SessionRecord]:
+    """List sessions, less those that cannot be read."""
+    return read_sessions(store, query)[0]
+
+
+def find_unreadable(store: Store) -> dict[str, IntegrityError]:
+    """Return the sessions whose rows cannot be read, each with the reason."""
+    return read_sessions(store, SessionQuery())[1]
+
+
+def _fits(record: SessionRecord, query: SessionQuery) -> bool:
+    document = None if record.metadata is None else dump_document(record.metadata, "metadata")
+    return (
+        (query.status is None or record.status == query.status)
+        and (query.agent_type is None or record.agent_type == query.agent_type)
+        and (query.agent_id is None or record.agent_id == query.agent_id.lower())
+        and (query.id_prefix is None or record.id.startswith(query.id_prefix))
+        and has_values(document, wanted_values(query.metadata))
+    )

@@ -1,0 +1,138 @@
+"""Rows that cannot be read: each is named, and hides none of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast import SessionManager
+from holdfast.config import load_config
+from holdfast.crypto import KeyRing
+from holdfast.doctor import examine
+from holdfast.errors import SealBroken, SessionNotFound, StateCorrupt
+
+JUNK = "UPDATE sessions SET created_at = 'junk' WHERE id = 'bad'"
+
+
+@pytest.fixture
+def keys() -> KeyRing:
+    return KeyRing.new()
+
+
+def fill(project: Path, keys: KeyRing | None = None) -> None:
+    with SessionManager.open(project_dir=project, workspace=False, keys=keys) as manager:
+        for session_id, agent_type in (("bad", "x"), ("badly", "x"), ("other", "y")):
+            with manager.create_session(
+                agent_type,
+                session_id=session_id,
+                task_description="task",
+                metadata={"of": agent_type},
+            ) as session:
+                session.save_checkpoint("one", state={"of": session_id})
+                session.log("info", "hello")
+                session.step("charge", lambda order: order, "order-1")
+
+
+def damage(project: Path, *statements: str) -> None:
+    # The library's own SQLite: two copies of it in one process would undo each other's locks.
+    connection = apsw.Connection(str(project / ".agents" / "sessions.db"))
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def opened(project: Path, keys: KeyRing | None = None) -> SessionManager:
+    return SessionManager.open(project_dir=project, workspace=False, keys=keys)
+
+
+def test_a_session_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    fill(tmp_path)
+    damage(tmp_path, JUNK)
+    with opened(tmp_path) as manager:
+        assert [one.id for one in manager.list_sessions()] == ["other", "badly"]
+        assert [one.id for one in manager.list_sessions(limit=1)] == ["other"]
+        assert [one.id for one in manager.list_sessions(agent_type="x")] == ["badly"]
+        assert [one.id for one in manager.list_sessions(metadata={"of": "x"})] == ["badly"]
+        assert [one.id for one in manager.list_sessions(status="completed")] == []
+        [(named, error)] = manager.unreadable_sessions().items()
+        assert named == "bad"
+        assert isinstance(error, StateCorrupt)
+        assert "the row of session 'bad' cannot be understood" in str(error)
+        assert manager.latest_unfinished_session().id == "other"
+        with pytest.raises(SessionNotFound, match="other"):
+            manager.get_session("othr")
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_verification_names_the_session(tmp_path: Path, deep: bool) -> None:
+    fill(tmp_path)
+    damage(tmp_path, JUNK)
+    with opened(tmp_path) as manager:
+        report = manager.verify(deep=deep)
+    assert [one.what for one in report.damaged] == ["session bad"]
+    assert report.checked == 3
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_verification_names_an_effect_and_goes_on(tmp_path: Path, deep: bool) -> None:
+    fill(tmp_path)
+    damage(
+        tmp_path,
+        "UPDATE effects SET started_at = 'junk' WHERE session_id = 'bad'",
+        "UPDATE session_checkpoints SET description = 'forged' WHERE session_id = 'other'",
+    )
+    with opened(tmp_path) as manager:
+        report = manager.verify(deep=deep)
+    kinds = {(one.kind, one.session_id) for one in report.damaged if one.checkpoint_id is None}
+    assert ("effect", "bad") in kinds
+    assert report.damaged_checkpoints == 1
+    assert report.effects == 3
+    assert len(report.quarantined) == deep
+    assert any("the row of effect 'charge" in one.reason for one in report.damaged)
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("UPDATE session_logs SET created_at = 'junk' WHERE session_id = 'bad'", "of the log of"),
+        ("UPDATE agents SET created_at = 'junk'", "the row of agent"),
+    ],
+)
+def test_deep_verification_names_other_rows(tmp_path: Path, statement: str, named: str) -> None:
+    fill(tmp_path)
+    damage(tmp_path, statement)
+    with opened(tmp_path) as manager:
+        damaged = manager.verify(deep=True).damaged
+    assert damaged
+    assert all(named in one.reason for one in damaged)
+
+
+@pytest.mark.parametrize("column", ["task_description", "metadata"])
+def test_a_sealed_session_that_does_not_open_hides_no_other(
+    tmp_path: Path, keys: KeyRing, column: str
+) -> None:
+    fill(tmp_path, keys)
+    flipped = (
+        f"substr({column}, 1, 40) || CASE substr({column}, 41, 1) WHEN 'A' THEN 'B' ELSE 'A' END"
+    )
+    damage(
+        tmp_path,
+        f"UPDATE sessions SET {column} = {flipped} || substr({column}, 42) WHERE id = 'bad'",
+    )
+    with opened(tmp_path, keys) as manager:
+        assert [one.id for one in manager.list_sessions()] == ["other", "badly"]
+        [(named, error)] = manager.unreadable_sessions().items()
+        assert (named, type(error)) == ("bad", SealBroken)
+        assert [one.what for one in manager.verify().damaged] == ["session bad"]
+        assert manager.resume_session("other").state == {"of": "other"}
+
+
+def test_the_doctor_names_the_session(tmp_path: Path) -> None:
+    fill(tmp_path)
+    damage(tmp_path, JUNK)
+    found = {one.name: one for one in examine(load_config(tmp_path), lambda: opened(tmp_path))}
+    assert found["sessions"].level == "bad"
+    assert found["sessions"].text.endswith(": bad")
+    assert "2 sessions" in found["store"].text
