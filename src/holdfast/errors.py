@@ -60,6 +60,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── CheckpointQuarantined
     │   ├── StateCorrupt
     │   ├── StateTooLarge
+    │   ├── LogDamaged
     │   ├── PackMissing
     │   ├── SealBroken
     │   ├── PlaintextRefused
@@ -514,6 +515,12 @@ class StateTooLarge(IntegrityError):
     """Reading the state would exceed the configured bounds."""
 
     code = "state_too_large"
+
+
+class LogDamaged(IntegrityError):
+    """The log of a SQLite file is damaged, and has commits behind the damage. It was not opened."""
+
+    code = "log_damaged"
 
 
 class PackMissing(IntegrityError):

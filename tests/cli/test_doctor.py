@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cli.conftest import CommandLine
 from tests.doctor.test_salvage import fill, pages_of, ruin
-from tests.doctor.test_salvaged_logs import left_by_a_killed_writer
+from tests.doctor.test_salvaged_logs import left_by_a_killed_writer, turn_bit
 
 
 def database(cli: CommandLine) -> Path:
@@ -59,6 +59,20 @@ def test_a_log_whose_database_is_empty_is_found_kept_and_saved(cli: CommandLine)
     assert cli("verify", "--deep", "--url", "saved.db").code == 0
     assert Path(f"{path}-wal").read_bytes() == log
     assert path.stat().st_size == 0
+
+
+def test_a_damaged_log_is_found_by_every_command(cli: CommandLine) -> None:
+    path = cli.project / ".agents" / "sessions.db"
+    path.parent.mkdir(mode=0o700)
+    left_by_a_killed_writer(path)
+    turn_bit(Path(f"{path}-wal"), 2)
+    told = cli("doctor")
+    assert told.code == 5
+    assert "its log is damaged" in told.out
+    assert cli("verify").code == 5
+    assert cli("sessions").code == 5
+    assert cli("doctor", "--salvage", "saved.db").code in (0, 5)
+    assert cli("verify", "--deep", "--url", "saved.db").code == 0
 
 
 def test_a_server_is_not_salvaged(cli: CommandLine) -> None:

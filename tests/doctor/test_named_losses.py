@@ -142,6 +142,23 @@ def test_a_table_without_a_page_that_can_be_read_is_counted_as_lost(tmp_path: Pa
     assert report.lost_rows == {"session_logs": 1}
 
 
+# Tenants
+
+
+@pytest.mark.parametrize("table", ["agents", "sessions", "session_checkpoints"])
+def test_a_row_whose_tenant_was_altered_costs_no_other(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "damaged.db"
+    states = fill(path)
+    row = f"(SELECT min(rowid) FROM {table})"
+    change(path, f"UPDATE {table} SET tenant = 'defbult' WHERE rowid = {row}")
+    report = salvage(path, tmp_path / "saved.db")
+    assert report.complete is (table == "agents")
+    assert report.lost_rows == ({} if table == "agents" else {table: 1})
+    assert len(report.remade_sessions) == (table == "sessions")
+    assert report.checkpoints == len(states) - (table == "session_checkpoints")
+    check(report, states)
+
+
 # Sealed texts
 
 DAMAGED = "{column} = substr({column}, 1, 60) || 'AAAA' || substr({column}, 65)"

@@ -119,7 +119,7 @@ def test_of_a_file_that_was_cut_off_the_rest_is_saved(
 ) -> None:
     path, states = filled
     pages = path.stat().st_size // PAGE
-    kept = int(left * pages) if isinstance(left, float) else left % pages
+    kept = int(left * pages) if 0 < left < 1 else int(left) % pages
     # The end need not be that of a page.
     os.truncate(path, kept * PAGE + 700)
     damaged = path.read_bytes()

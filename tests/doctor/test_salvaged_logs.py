@@ -11,7 +11,9 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.doctor import salvage
-from holdfast.errors import NotADatabase
+from holdfast.errors import LogDamaged, NotADatabase
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite_log import FRAME, read_frames, read_header
 
 
 def left_by_a_killed_writer(
@@ -134,3 +136,76 @@ def test_a_log_is_not_folded_by_being_saved(tmp_path: Path, index: str) -> None:
     assert stored(report.target) == states
     after = {one: one.read_bytes() for one in path.parent.iterdir() if one.suffix != ".db-shm"}
     assert after == before
+
+
+def turn_bit(log: Path, commits_behind: int) -> None:
+    """Turn a bit of the page of a commit behind which there are so many more."""
+    with log.open("rb") as file:
+        header = read_header(file)
+        assert header is not None
+        commits = [one for one in read_frames(file, header.page_size) if one.pages]
+    content = bytearray(log.read_bytes())
+    content[commits[-1 - commits_behind].at + FRAME.size + 2000] ^= 4
+    log.write_bytes(content)
+
+
+@pytest.mark.parametrize("behind", [1, 4])
+def test_commits_behind_a_damaged_frame_are_refused_kept_and_saved(
+    tmp_path: Path, behind: int
+) -> None:
+    path = tmp_path / "source" / "damaged.db"
+    path.parent.mkdir()
+    states = left_by_a_killed_writer(path, before=10)
+    log = Path(f"{path}-wal")
+    turn_bit(log, behind)
+    damaged = path.read_bytes(), log.read_bytes()
+    for _ in range(2):
+        with pytest.raises(LogDamaged, match="--salvage"):
+            SqliteStore(path)
+    assert (path.read_bytes(), log.read_bytes()) == damaged
+    [kept] = path.parent.glob("*.damaged-*")
+    assert kept.read_bytes() == log.read_bytes()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    report = salvage(path, tmp_path / "saved.db")
+    found = stored(report.target)
+    assert states.items() >= found.items()
+    assert states.keys() - found.keys() == {one.checkpoint_id for one in report.lost} - {None}
+    assert len(found) > len(states) // 2
+    assert log.read_bytes() == damaged[1]
+
+
+@pytest.mark.parametrize("end", ["damaged", "cut off"])
+def test_a_torn_end_of_a_log_is_no_alarm(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "damaged.db"
+    states = left_by_a_killed_writer(path)
+    log = Path(f"{path}-wal")
+    if end == "damaged":
+        turn_bit(log, 0)
+    else:
+        log.write_bytes(log.read_bytes()[:-3000])
+    assert states.items() > stored(path).items()
+
+
+def test_a_log_that_starts_over_is_no_alarm(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with SessionManager.open(path, project_dir=tmp_path, workspace=False) as manager:
+        session = manager.create_session("worker", session_id="one")
+        for number in range(30):
+            session.save_checkpoint(f"c{number}", state={"n": number})
+            if number % 5 == 4:
+                beside = apsw.Connection(str(path))
+                beside.pragma("application_id")
+                # What was folded stays in the log until it is written over.
+                beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+                SqliteStore(path).close()
+                beside.close()
+            SqliteStore(path).close()
+    assert len(stored(path)) == 30
+
+
+def test_a_copy_of_a_damaged_log_is_among_what_erasing_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with SqliteStore(path) as store:
+        kept = tmp_path / "sessions.db-wal.damaged-00"
+        kept.touch()
+        assert any(one.startswith(f"{kept}: ") for one in store.leftovers())

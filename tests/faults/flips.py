@@ -24,6 +24,7 @@ from holdfast.state import StateEncoder
 from holdfast.stores.base import Store
 from holdfast.stores.compression import unpack
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite_log import read_frames, read_header
 from holdfast.testing.drafts import checkpoint, session, write
 from holdfast.verification import verify_store
 
@@ -52,8 +53,10 @@ LIVE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def fill(store: Store, randomness: random.Random) -> dict[str, dict[str, Any]]:
-    """Store sessions of every shape; return the states by checkpoint."""
+def fill(
+    store: Store, randomness: random.Random, *, sweep: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Store sessions of every shape; return the states by checkpoint. A sweep empties the log too."""
     saved: dict[str, dict[str, Any]] = {}
     for number in range(3):
         owner = store.create_session(session())
@@ -92,8 +95,9 @@ def fill(store: Store, randomness: random.Random) -> dict[str, dict[str, Any]]:
         )
         done = EffectOutcome("done", manifest=value.manifest, refs=value.refs)
         store.begin_effect(NewEffect(owner.id, "key", 0, "step", b"f", new_id(), outcome=done))
-    # A chunk that nothing needs would be no loss.
-    store.gc()
+    if sweep:
+        # A chunk that nothing needs would be no loss.
+        store.gc()
     return saved
 
 
@@ -136,6 +140,21 @@ def turn_file_bit(path: Path, randomness: random.Random) -> None:
         [value] = file.read(1)
         file.seek(at)
         file.write(bytes([value ^ 1 << bit]))
+
+
+def turn_log_bit(log: Path, randomness: random.Random) -> None:
+    """Turn one bit of a log, in a frame behind which there are two commits more."""
+    with log.open("rb") as file:
+        header = read_header(file)
+        assert header is not None
+        frames = list(read_frames(file, header.page_size))
+    *_, last, _, _ = [number for number, frame in enumerate(frames, 1) if frame.pages]
+    at = randomness.randrange(frames[0].at, frames[last].at)
+    with log.open("r+b") as file:
+        file.seek(at)
+        [value] = file.read(1)
+        file.seek(at)
+        file.write(bytes([value ^ 1 << randomness.randrange(8)]))
 
 
 def turn_column_bit(path: Path, randomness: random.Random) -> bool:

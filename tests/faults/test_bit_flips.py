@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from holdfast.doctor import salvage
+from holdfast.errors import LogDamaged
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
 from tests.faults import flips
@@ -78,6 +80,41 @@ def test_a_thousand_turned_bits_are_found_and_never_loaded(
     seed: int,
 ) -> None:
     turn(tmp_path / "sessions.db", database, 100, seed, turn_bit)
+
+
+def turn_log(path: Path, wanted: int, seed: int) -> None:
+    """Turn bits of a log that is not yet folded, each in a fresh copy; every one must be found."""
+    randomness = random.Random(seed)
+    with SqliteStore(path, compress=True) as store:
+        saved = flips.fill(store, randomness, sweep=False)
+        files = {ending: Path(f"{path}{ending}").read_bytes() for ending in ("", "-wal")}
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    for number in range(wanted):
+        for ending, content in files.items():
+            Path(f"{path}{ending}").write_bytes(content)
+        flips.turn_log_bit(Path(f"{path}-wal"), randomness)
+        with pytest.raises(LogDamaged, match="--salvage"):
+            SqliteStore(path)
+        assert Path(f"{path}-wal").stat().st_size == len(files["-wal"])
+        if number % 10 == 0:
+            target = path.with_name(f"saved-{number}.db")
+            lost = {one.checkpoint_id for one in salvage(path, target).lost}
+            with SqliteStore(target) as store:
+                assert list(flips.wrong_loads(store, saved)) == []
+                assert saved.keys() - set(store.iter_checkpoint_ids()) <= lost
+        for one in path.parent.glob(f"{path.name}-*"):
+            one.unlink()
+
+
+@pytest.mark.row("B8")
+def test_turned_bits_of_a_log_are_found_before_anything_is_dropped(tmp_path: Path) -> None:
+    turn_log(tmp_path / "sessions.db", 60, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.row("B8")
+def test_hundreds_of_turned_bits_of_a_log_are_found(tmp_path: Path) -> None:
+    turn_log(tmp_path / "sessions.db", 600, 2)
 
 
 def turn_columns(url: str, wanted: int, seed: int) -> None:

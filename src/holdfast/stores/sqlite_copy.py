@@ -2,7 +2,8 @@
 
 One that somebody has open is copied through SQLite, as of one moment: copied by itself, file and log would be
 of two. That it may be open shows in the index of its log (``-shm``), which SQLite makes with the first
-connection and removes with the last. Where nobody has it open, or SQLite cannot, the files are copied.
+connection and removes with the last. Where nobody has it open, or SQLite cannot, the files are copied. A log
+that SQLite would not read to its end is read here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import apsw
 
 from holdfast.stores.sqlite_file import distrust, wait_for_locks
-from holdfast.stores.sqlite_log import fold_log
+from holdfast.stores.sqlite_log import fold_log, lost_commits, read_header
 
 # Seconds to wait for whoever reads the log after a crash.
 _PATIENCE: Final = 5.0
@@ -23,11 +24,28 @@ _PATIENCE: Final = 5.0
 
 def copy_database(source: Path, copy: Path) -> None:
     """Copy a database with its log, or with what is in the log."""
+    if _log_of(source).exists() and _is_log_damaged(source, copy):
+        shutil.copyfile(source, copy)
+        fold_log(_log_of(copy), copy)
+        _log_of(copy).unlink()
+        return
     if _copied_by_sqlite(source, copy):
         return
     _copy_files(source, copy)
     # Somebody may have begun meanwhile.
     _copied_by_sqlite(source, copy)
+
+
+def _is_log_damaged(source: Path, copy: Path) -> bool:
+    """Whether a log has commits that SQLite does not see; the copy has it then as it was looked at."""
+    log = _log_of(copy)
+    shutil.copyfile(_log_of(source), log)
+    with log.open("rb") as copied, _log_of(source).open("rb") as present:
+        # While others write, it may have been started over under the copy.
+        if lost_commits(log) and read_header(copied) == read_header(present):
+            return True
+    log.unlink()
+    return False
 
 
 def _copied_by_sqlite(source: Path, copy: Path) -> bool:

@@ -28,6 +28,7 @@ import apsw
 from holdfast.durable import sync_directory
 from holdfast.errors import (
     HoldfastError,
+    LogDamaged,
     NotADatabase,
     StateCorrupt,
     StoreBusy,
@@ -37,6 +38,7 @@ from holdfast.errors import (
 )
 from holdfast.sql import queries
 from holdfast.stores.sqlite_errors import ADVICE, translated
+from holdfast.stores.sqlite_log import is_damaged, keep_log
 from holdfast.stores.sqlite_still import Mark, connect_still, is_still, mark_of
 from holdfast.stores.sqlite_writers import Writers
 
@@ -163,7 +165,10 @@ class DatabaseFile:
         found = []
         if not self._log_emptied:
             found.append(f"{self.path}-wal: somebody was reading; holdfast gc empties it")
-        copies = sorted(self.path.parent.glob(f"{glob.escape(self.path.name)}.backup-*"))
+        name = glob.escape(self.path.name)
+        logs = sorted(self.path.parent.glob(f"{name}-wal.damaged-*"))
+        found += [f"{one}: a copy of a damaged log; remove it yourself" for one in logs]
+        copies = sorted(self.path.parent.glob(f"{name}.backup-*"))
         return found + [f"{one}: made before a migration; remove it yourself" for one in copies]
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -301,6 +306,7 @@ class DatabaseFile:
             # A foreign file must stay as it is, to the byte: no checkpoint of its log either.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             refuse_foreign(connection, self.url)
+            self._refuse_damaged_log(connection)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             first(connection)
         except BaseException as error:
@@ -350,6 +356,28 @@ class DatabaseFile:
                 f"has with holdfast doctor --salvage NEW, or restore the file from a copy"
             )
         return False
+
+    def _refuse_damaged_log(self, connection: apsw.Connection) -> None:
+        """Raise `LogDamaged` when commits stand behind a damaged frame: SQLite would drop them."""
+        log = Path(f"{self.path}-wal")
+        if not _size(str(log)):
+            return
+        try:
+            if not is_damaged(
+                log, lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+            ):
+                return
+        except (apsw.BusyError, FileNotFoundError, StopIteration):
+            # Others fold it, or have just removed or cut it: they have read it.
+            return
+        kept = ""
+        with suppress(OSError):
+            kept = f", and {keep_log(log)} is a copy of the log"
+        raise LogDamaged(
+            f"{self.url}: its log is damaged, and SQLite would drop what was saved after the damage. "
+            f"Nothing was changed{kept}: save everything that still verifies with "
+            f"holdfast doctor --salvage NEW"
+        )
 
     def make_private(self) -> None:
         """Take away what others may do with the file; for one that is about to be initialised."""

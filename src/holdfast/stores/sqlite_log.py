@@ -6,13 +6,19 @@
 A checksum goes on from that of the frame before it, and a log that starts over gets new salts: so
 it can be told where what was written in one go ends. The log itself is never locked, so unlike the database
 it may be opened beside SQLite.
+
+SQLite stops at the first frame that does not fit, as after a power cut, and drops the rest. But who commits
+begins where the last commit ended, and that one was on the disk by then: two commits in one go behind a frame
+that does not fit were acknowledged, and the frame was damaged since. One alone may be a torn end.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
@@ -20,6 +26,10 @@ HEADER: Final = struct.Struct(">4I8s2I")
 FRAME: Final = struct.Struct(">2I8s2I")
 # The last bit says in which order the checksums take the bytes of a number.
 _MAGIC: Final = 0x377F0682
+# So many commits in one go behind a frame that does not fit were acknowledged.
+_PROOF: Final = 2
+# Where none of so many frames is of the present run, those behind them are older too.
+_A_FEW: Final = 64
 _PAGE_SIZES: Final = frozenset(1 << bits for bits in range(9, 17))
 
 Checksum: TypeAlias = tuple[int, int]
@@ -39,6 +49,7 @@ class Header:
 class Frame:
     """One page of the log. ``pages`` is how many the database has after a commit, and 0 where none is."""
 
+    at: int
     page_number: int
     pages: int
     salts: bytes
@@ -46,28 +57,132 @@ class Frame:
     page: bytes
 
 
+def is_damaged(log: Path, frames_read: Callable[[], int]) -> bool:
+    """Whether a log has commits that SQLite does not see, of which ``frames_read`` tells where it stopped.
+
+    Others may write meanwhile. As a rule this reads a few headers of frames and no more.
+    """
+    with log.open("rb", buffering=0) as file:
+        header = read_header(file)
+        if header is None:
+            return False
+        read = max(frames_read(), 0)
+        if not _has_commits(file, header, read) or not _has_lost_commits(file, header, read):
+            return False
+        # Whoever has written in between changed one of these.
+        return frames_read() == read and read_header(file) == header
+
+
+def _has_commits(file: BinaryIO, header: Header, read: int) -> bool:
+    """Whether there are two commits of the present run behind so many frames, by headers alone."""
+    commits = current = looked = 0
+    at = HEADER.size + read * (FRAME.size + header.page_size)
+    while commits < _PROOF:
+        file.seek(at)
+        stored = file.read(FRAME.size)
+        if len(stored) < FRAME.size or (looked == _A_FEW and not current):
+            return False
+        _, pages, salts, *_ = FRAME.unpack(stored)
+        looked += 1
+        current += salts == header.salts
+        commits += salts == header.salts and pages > 0
+        at += FRAME.size + header.page_size
+    return True
+
+
+def _has_lost_commits(file: BinaryIO, header: Header, read: int) -> bool:
+    """Whether two commits in one go stand behind a frame that does not fit, which SQLite stopped at."""
+    before = header.checksum
+    if read:
+        before = next(read_frames(file, header.page_size, after=read - 1)).checksum
+    commits, broken = 0, False
+    for frame in read_frames(file, header.page_size, after=read):
+        if not fits(frame, header, before):
+            commits, broken = 0, True
+        if frame.pages:
+            if not broken:
+                # SQLite would see it: somebody has just written it, or is about to start the log over.
+                return False
+            commits += 1
+            if commits == _PROOF:
+                return True
+        before = frame.checksum
+    return False
+
+
+def lost_commits(log: Path) -> bool:
+    """Whether a log that nobody writes to has commits behind a frame that does not fit."""
+    with log.open("rb") as file:
+        header = read_header(file)
+        return header is not None and _committed(file, header)[1]
+
+
 def fold_log(log: Path, copy: Path) -> int:
     """Write what was committed to a log into a copy of its database; return how many frames that took.
 
-    Pages that neither has are left empty.
+    That includes what SQLite does not see behind a damaged frame, and the frame itself: what is wrong
+    with it shows when its rows are verified. Pages that neither has are left empty.
     """
     with log.open("rb") as file, copy.open("rb+") as database:
         header = read_header(file)
         if header is None:
             return 0
-        committed: list[Frame] = []
-        begun: list[Frame] = []
-        for frame in _whole_frames(file, header):
-            begun.append(frame)
-            if frame.pages:
-                committed += begun
-                begun = []
-        for frame in committed:
-            database.seek((frame.page_number - 1) * header.page_size)
-            database.write(frame.page)
+        committed, _ = _committed(file, header)
+        for at, page_number, _ in committed:
+            file.seek(at + FRAME.size)
+            database.seek((page_number - 1) * header.page_size)
+            database.write(file.read(header.page_size))
         if committed:
-            database.truncate(committed[-1].pages * header.page_size)
+            database.truncate(committed[-1][2] * header.page_size)
         return len(committed)
+
+
+def _committed(file: BinaryIO, header: Header) -> tuple[list[tuple[int, int, int]], bool]:
+    """Return where committed frames are, their pages and commits, and whether SQLite sees them all."""
+    frames: list[tuple[int, int, int]] = []
+    kept = commits = 0
+    broken = damaged = False
+    before = header.checksum
+    for frame in read_frames(file, header.page_size):
+        number, pages = frame.page_number, frame.pages
+        if not fits(frame, header, before):
+            commits, broken = 0, True
+            number, pages = _with_right_numbers(frame, header, before)
+        frames.append((frame.at, number, pages))
+        if pages:
+            commits += 1
+            if not broken or commits >= _PROOF:
+                kept, damaged = len(frames), broken
+        before = frame.checksum
+    last = frames[kept - 1][2] if kept else 0
+    return [one for one in frames[:kept] if 0 < one[1] <= max(last, one[2])], damaged
+
+
+def _with_right_numbers(frame: Frame, header: Header, before: Checksum) -> tuple[int, int]:
+    """Return the numbers of a frame that does not fit; with one bit turned if it fits then."""
+    numbers = frame.page_number << 32 | frame.pages
+    for bit in range(64) if frame.salts == header.salts else ():
+        turned = numbers ^ 1 << bit
+        other = replace(frame, page_number=turned >> 32, pages=turned & 0xFFFFFFFF)
+        if fits(other, header, before):
+            return other.page_number, other.pages
+    return frame.page_number, frame.pages
+
+
+def keep_log(log: Path) -> Path:
+    """Copy a log aside, once, for its owner only; return where to."""
+    with log.open("rb") as file:
+        header = read_header(file)
+        kept = Path(f"{log}.damaged-{header.salts.hex() if header else 'unknown'}")
+        if not kept.exists():
+            file.seek(0)
+            partial = Path(f"{kept}.{os.getpid()}.part")
+            with open(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as copy:
+                shutil.copyfileobj(file, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+            partial.replace(kept)
+    return kept
 
 
 def read_header(file: BinaryIO) -> Header | None:
@@ -94,7 +209,7 @@ def read_frames(file: BinaryIO, page_size: int, *, after: int = 0) -> Iterator[F
         if len(stored) < FRAME.size + page_size:
             return
         page_number, pages, salts, *checksum = FRAME.unpack_from(stored)
-        yield Frame(page_number, pages, salts, (checksum[0], checksum[1]), stored[FRAME.size :])
+        yield Frame(at, page_number, pages, salts, (checksum[0], checksum[1]), stored[FRAME.size :])
         at += FRAME.size + page_size
 
 
@@ -114,13 +229,3 @@ def checksum_of(data: bytes, order: str, before: Checksum) -> Checksum:
         first = (first + one + second) & 0xFFFFFFFF
         second = (second + other + first) & 0xFFFFFFFF
     return first, second
-
-
-def _whole_frames(file: BinaryIO, header: Header) -> Iterator[Frame]:
-    """Yield the frames that SQLite would read: up to the first that does not fit."""
-    before = header.checksum
-    for frame in read_frames(file, header.page_size):
-        if not fits(frame, header, before):
-            return
-        yield frame
-        before = frame.checksum

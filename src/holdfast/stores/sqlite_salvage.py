@@ -155,12 +155,26 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
         found.taken[table] = taken
         if lost:
             found.lost[table] = lost
+    _leave_out_strange(connection, found)
     found.lost_checkpoints = sorted(_known_ids(damaged) - _taken_ids(connection))
     _make_whole(connection, found)
     _take_tombstones(damaged, connection, found)
     # Last: from then on nothing unsealed is added.
     for tenant, seal in _seals(damaged):
         connection.execute(SQL["sqlite.seal"], (tenant, seal, stamp(utc_now())))
+
+
+def _leave_out_strange(connection: apsw.Connection, found: Salvaged) -> None:
+    """Leave out rows whose tenant was altered: they are of another than the agent that made them."""
+    connection.execute(SQL["sqlite.salvage.owners"])
+    for table, query in (
+        ("session_checkpoints", "sqlite.salvage.strange_checkpoints"),
+        ("sessions", "sqlite.salvage.strange_sessions"),
+    ):
+        strange = connection.execute(SQL[query]).fetchall()
+        if strange:
+            found.taken[table] -= len(strange)
+            found.lost[table] = found.lost.get(table, 0) + len(strange)
 
 
 def _take_tombstones(

@@ -797,6 +797,29 @@ SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?;
 -- name: sqlite.salvage.checkpoint_ids
 SELECT id FROM session_checkpoints INDEXED BY sqlite_autoindex_session_checkpoints_1 ORDER BY id;
 
+-- name: sqlite.salvage.owners
+-- An agent belongs to whom most of its sessions and checkpoints belong to.
+UPDATE agents SET tenant = (
+    SELECT tenant FROM (
+        SELECT tenant FROM sessions WHERE agent_id = agents.id
+        UNION ALL SELECT tenant FROM session_checkpoints WHERE agent_id = agents.id)
+    GROUP BY tenant ORDER BY count(*) DESC, tenant LIMIT 1)
+WHERE id IN (
+    SELECT a.id FROM sessions AS s JOIN agents AS a ON a.id = s.agent_id WHERE a.tenant <> s.tenant
+    UNION SELECT a.id FROM session_checkpoints AS c JOIN agents AS a ON a.id = c.agent_id
+    WHERE a.tenant <> c.tenant);
+
+-- name: sqlite.salvage.strange_checkpoints
+DELETE FROM session_checkpoints WHERE id IN (
+    SELECT c.id FROM session_checkpoints AS c JOIN agents AS a ON a.id = c.agent_id
+    WHERE a.tenant <> c.tenant)
+RETURNING id;
+
+-- name: sqlite.salvage.strange_sessions
+DELETE FROM sessions WHERE rowid IN (
+    SELECT s.rowid FROM sessions AS s JOIN agents AS a ON a.id = s.agent_id WHERE a.tenant <> s.tenant)
+RETURNING id;
+
 -- name: sqlite.salvage.parents
 UPDATE agents SET parent_id = NULL WHERE parent_id IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM agents AS above WHERE above.tenant = agents.tenant AND above.id = agents.parent_id);
