@@ -66,6 +66,17 @@ def placeholders_in(value: Any) -> Iterator[Placeholder]:
             yield from placeholders_in(item)
 
 
+def outside(findings: Iterable[Finding], spans: Iterable[tuple[int, int]]) -> Iterator[Finding]:
+    """Yield the findings that touch no span. Both are in order, so each is looked at once."""
+    rest = iter(spans)
+    span = next(rest, None)
+    for one in findings:
+        while span is not None and span[1] <= one.start:
+            span = next(rest, None)
+        if span is None or one.end <= span[0]:
+            yield one
+
+
 def filled(value: Any, rehydrate: Rehydrate) -> Any:
     """Return a value with its placeholders replaced by what ``rehydrate`` knows.
 

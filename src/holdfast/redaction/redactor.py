@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.redaction.names import CONTEXTUAL, kind_of_name
-from holdfast.redaction.placeholders import MARK, PATTERN, Finding, Placeholder, digest_of
+from holdfast.redaction.placeholders import MARK, PATTERN, Finding, Placeholder, digest_of, outside
 from holdfast.state.tags import MARK as TAG
 from holdfast.state.tags import MAX_DEPTH, tagged, untagged
 
@@ -134,12 +134,7 @@ class Redactor:
     def _without_placeholders(self, text: str, findings: list[Finding]) -> list[Finding]:
         if MARK not in text:
             return findings
-        spans = [match.span() for match in PATTERN.finditer(text)]
-        return [
-            one
-            for one in findings
-            if not any(start < one.end and one.start < end for start, end in spans)
-        ]
+        return list(outside(findings, (match.span() for match in PATTERN.finditer(text))))
 
     def _allows(self, text: str, finding: Finding) -> bool:
         if not self._allowed and not self._allowed_starts:
