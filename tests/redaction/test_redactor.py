@@ -62,6 +62,28 @@ def test_a_text_that_looks_like_a_placeholder_stays_as_it_is(redactor: Redactor)
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Cookie: a={0}; session={1}\r\n", id="cookie"),
+        pytest.param("postgres://u:{0}{1}@host/db", id="url, before"),
+        pytest.param("postgres://u:{1}{0}@host/db", id="url, behind"),
+        pytest.param("DB_PASSWORD={0}{1}\n", id="variable"),
+        pytest.param('password = "{1}{0}{1}"', id="both sides"),
+    ],
+)
+def test_what_stands_beside_a_placeholder_is_taken_out_too(redactor: Redactor, text: str) -> None:
+    placeholder = redactor.text(corpus.TOKENS["github-token"][0](Random(7)))
+    secret = corpus.some(Random(8), corpus.ALNUM, 20)
+    clean = redactor.text(text.format(placeholder, secret))
+    assert secret not in clean
+    assert placeholder in clean
+    assert redactor.text(clean) == clean
+    named = redactor.value({"password": f"{placeholder}{secret}"})["password"]
+    assert named.startswith(placeholder)
+    assert secret not in named
+
+
+@pytest.mark.parametrize(
     ("value", "path"),
     [
         pytest.param({"api_key": "{}"}, "['api_key']", id="field"),

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from holdfast.redaction.names import CONTEXTUAL
+from holdfast.redaction.placeholders import without_filler
 from holdfast.redaction.values import (
     is_basic,
     is_bearer,
@@ -60,7 +61,7 @@ class Rule:
         for back in range(least, min(most, at) + 1):
             if (match := pattern.match(text, at - back)) is not None:
                 group = "secret" if "secret" in pattern.groupindex else 0
-                return Match(*match.span(group), self.check(match[group]))
+                return Match(*match.span(group), self.check(without_filler(match[group])))
         return None
 
 

@@ -15,6 +15,10 @@ from typing import Any, Final, TypeAlias
 
 _DIGITS: Final = 16
 MARK: Final = "[redacted:"
+# Stands for placeholders while secrets are looked for: in no token, yet within anything with a frame.
+FILLER: Final = "\ue000"
+# What is left of a secret beside a placeholder: less than this tells nothing, such as the name of a cookie.
+_SHORTEST_PIECE: Final = 4
 PATTERN: Final = re.compile(r"\[redacted:([a-z0-9][a-z0-9\-]{0,40}):([0-9a-f]{16})\]")
 
 
@@ -66,15 +70,31 @@ def placeholders_in(value: Any) -> Iterator[Placeholder]:
             yield from placeholders_in(item)
 
 
-def outside(findings: Iterable[Finding], spans: Iterable[tuple[int, int]]) -> Iterator[Finding]:
-    """Yield the findings that touch no span. Both are in order, so each is looked at once."""
+def masked(text: str) -> str:
+    """Return a text of the same length in which no placeholder can be taken for a part of a secret."""
+    return PATTERN.sub(lambda match: FILLER * len(match[0]), text) if MARK in text else text
+
+
+def without_filler(value: str) -> str:
+    """Return what a masked text says beside its placeholders."""
+    return value.replace(FILLER, "") if FILLER in value else value
+
+
+def cut(findings: Iterable[Finding], spans: Iterable[tuple[int, int]]) -> Iterator[Finding]:
+    """Yield the findings without what lies in a span. Both are in order, so each is looked at once."""
     rest = iter(spans)
     span = next(rest, None)
     for one in findings:
-        while span is not None and span[1] <= one.start:
+        start = one.start
+        while span is not None and span[0] < one.end:
+            if span[0] - start >= _SHORTEST_PIECE:
+                yield Finding(one.kind, start, span[0])
+            start = max(start, span[1])
+            if span[1] > one.end:
+                break
             span = next(rest, None)
-        if span is None or one.end <= span[0]:
-            yield one
+        if start == one.start or one.end - start >= _SHORTEST_PIECE:
+            yield Finding(one.kind, start, one.end)
 
 
 def filled(value: Any, rehydrate: Rehydrate) -> Any:

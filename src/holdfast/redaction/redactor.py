@@ -13,7 +13,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.redaction.names import CONTEXTUAL, kind_of_name
-from holdfast.redaction.placeholders import MARK, PATTERN, Finding, Placeholder, digest_of, outside
+from holdfast.redaction.placeholders import (
+    MARK,
+    PATTERN,
+    Finding,
+    Placeholder,
+    cut,
+    digest_of,
+    masked,
+)
 from holdfast.state.tags import MARK as TAG
 from holdfast.state.tags import MAX_DEPTH, tagged, untagged
 
@@ -80,17 +88,26 @@ class Redactor:
         findings = [] if text in self._clean else self._scan(text)
         if not findings:
             self._remember(text)
-        if not findings and name and (kind := self._named_kind(text, name)) is not None:
-            whole = Finding(kind, 0, len(text))
-            if not self._allows(text, whole):
-                findings = [whole]
-        return findings
+        return self._with_named(text, name, findings) if name else findings
+
+    def _with_named(self, text: str, name: str, findings: list[Finding]) -> list[Finding]:
+        """Return the findings and what is a secret by the name of the text, beside them."""
+        taken = [(one.start, one.end) for one in findings]
+        if MARK in text:
+            taken = sorted([*taken, *(match.span() for match in PATTERN.finditer(text))])
+        whole = Finding("", 0, len(text))
+        rest = "".join(text[one.start : one.end] for one in cut([whole], taken))
+        kind = self._named_kind(rest, name, alone=not taken)
+        if kind is None:
+            return findings
+        named = cut([Finding(kind, 0, len(text))], taken)
+        added = [one for one in named if not self._allows(text, one)]
+        return sorted([*findings, *added], key=lambda one: one.start)
 
     def _scan(self, text: str) -> list[Finding]:
-        findings = _scanner(self._kinds, self._extra).find(text)
-        if not findings:
-            return findings
-        findings = self._without_placeholders(text, findings)
+        findings = _scanner(self._kinds, self._extra).find(masked(text))
+        if findings and MARK in text:
+            findings = list(cut(findings, (match.span() for match in PATTERN.finditer(text))))
         return [one for one in findings if not self._allows(text, one)]
 
     def text(self, text: str, name: str = "") -> str:
@@ -119,22 +136,16 @@ class Redactor:
         clean = self.text(text)
         return data if clean is text else clean.encode("latin-1")
 
-    def _named_kind(self, text: str, name: str) -> str | None:
-        from holdfast.redaction.values import is_basic, is_named_secret
+    def _named_kind(self, text: str, name: str, alone: bool) -> str | None:
+        from holdfast.redaction.values import Trust, is_basic, is_named_secret
 
         kind = kind_of_name(name)
-        if kind is None or kind not in self._named or text.startswith(MARK):
+        if kind is None or kind not in self._named:
             return None
-        if kind == "credential":
-            secret = is_basic(text) or is_named_secret(text, password=False, trust="bare")
-        else:
-            secret = is_named_secret(text, password=kind == "password", trust="data")
-        return kind if secret else None
-
-    def _without_placeholders(self, text: str, findings: list[Finding]) -> list[Finding]:
-        if MARK not in text:
-            return findings
-        return list(outside(findings, (match.span() for match in PATTERN.finditer(text))))
+        # Beside a secret that was taken out there are words that say what it was.
+        trust: Trust = "data" if alone and kind != "credential" else "bare"
+        secret = is_named_secret(text, password=kind == "password", trust=trust)
+        return kind if secret or (kind == "credential" and is_basic(text)) else None
 
     def _allows(self, text: str, finding: Finding) -> bool:
         if not self._allowed and not self._allowed_starts:

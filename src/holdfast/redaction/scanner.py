@@ -20,7 +20,7 @@ from typing import Final
 from holdfast.redaction.glance import NAMES, RUN, RUN_CHARACTERS
 from holdfast.redaction.kinds import FRAMED, TYPED, Rule
 from holdfast.redaction.names import CONTEXTUAL, kind_of_name
-from holdfast.redaction.placeholders import Finding
+from holdfast.redaction.placeholders import Finding, without_filler
 from holdfast.redaction.values import Trust, is_basic, is_named_secret
 
 # How far before a run what belongs to it may begin.
@@ -162,7 +162,7 @@ class Scanner:
                 value_end = cut.start()
             while value_end > value_start and text[value_end - 1] in ".:!?":
                 value_end -= 1
-        value = text[value_start:value_end]
+        value = without_filler(text[value_start:value_end])
         trust = _trust(match, name, text[value_start - 1 : value_start])
         secret = (
             is_named_secret(value, password=kind == "password", trust=trust)
