@@ -16,7 +16,7 @@ from holdfast.errors import EffectFailed, InvalidConfiguration
 from holdfast.model import Payload
 from holdfast.redaction import Placeholder, Redactor, placeholders_in
 from holdfast.redaction.keys import FILE_NAME
-from holdfast.state import StateEncoder, decode_state
+from holdfast.state import StateEncoder, decode_state, outline_state
 from tests.redaction import corpus
 from tests.workspace.pictures import make_repository
 
@@ -404,6 +404,36 @@ def test_what_is_stored_bit_by_bit_is_what_is_stored_at_once() -> None:
         stored = decode_state(payload, read_chunks).state
         assert stored["messages"] == redactor.value(state["messages"])
         assert redactor.find(stored["log"]) == []
+
+
+def test_a_flag_is_brought_together_with_an_argument_that_is_added_later() -> None:
+    secret = corpus.some(Random(14), corpus.ALNUM, 20)
+    redactor = Redactor(b"k")
+    chunks: dict[bytes, bytes] = {}
+
+    def read_chunks(wanted: Iterable[bytes]) -> dict[bytes, bytes]:
+        return {one: chunks[one] for one in wanted}
+
+    def stored(encoder: StateEncoder, state: dict[str, Any]) -> tuple[Payload, Any]:
+        encoded = encoder.encode(state)
+        encoder.accept(encoded)
+        chunks.update({digest: bytes(data) for digest, data in encoded.chunks.items()})
+        payload = Payload(encoded.manifest, encoded.refs)
+        return payload, decode_state(payload, read_chunks).state["args"]
+
+    arguments = ["tool", "word " * 200, "--token"]
+    encoder = StateEncoder(screen=redactor)
+    begun, _ = stored(encoder, {"args": arguments})
+    _, grown = stored(encoder, {"args": [*arguments, secret]})
+    assert grown == redactor.value([*arguments, secret])
+    assert secret not in grown
+    # Two that are added are no pair of a name and a value.
+    _, more = stored(encoder, {"args": [*arguments, secret, "password", "sentence"]})
+    assert more[-2:] == ["password", "sentence"]
+    # A process that adds to the list without reading it.
+    outline = outline_state(begun, read_chunks).state["args"]
+    _, added = stored(StateEncoder(screen=redactor), {"args": outline.plus([secret])})
+    assert added == grown
 
 
 # The command line ---------------------------------------------------------------------------

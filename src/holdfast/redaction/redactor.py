@@ -189,8 +189,20 @@ class Redactor:
         if kind is dict:
             return self._dict(value)
         if kind is list:
-            return self._list(value, name)
+            return self.items(value, name=name)
         return value
+
+    def items(self, values: list[Any], *, name: str, before: tuple[Any, ...] = ()) -> list[Any]:
+        """Return elements of a list without their secrets; ``before`` is the one in front of them."""
+        pair = not before and len(values) == 2
+        changed = False
+        items: list[Any] = []
+        for last, item in zip([*(before or (None,)), *values], values, strict=False):
+            called = last if type(last) is str and (pair or last[:1] == "-") else name
+            new = self.value(item, called)
+            changed = changed or new is not item
+            items.append(new)
+        return items if changed else values
 
     def fields(self, value: dict[str, Any], *, shorter_than: int) -> dict[str, Any]:
         """Return a dict with its keys and the short texts directly in it redacted, nothing below."""
@@ -225,20 +237,6 @@ class Redactor:
             changed = changed or new is not item or new_key is not key
             items.append((new_key, new))
         return dict(items) if changed else value
-
-    def _list(self, value: list[Any], name: str) -> list[Any]:
-        changed = False
-        items: list[Any] = []
-        before: Any = None
-        for item in value:
-            called = name
-            if type(before) is str and (before[:1] == "-" or len(value) == 2):
-                called = before
-            new = self.value(item, called)
-            changed = changed or new is not item
-            items.append(new)
-            before = item
-        return items if changed else value
 
 
 @lru_cache(maxsize=8)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -37,29 +38,37 @@ def dump(
     path: str,
     room: int = MAX_DEPTH,
     *,
-    screen: Screen | None = None,
-    name: str = "",
+    look: Callable[[Any], Any] | None = None,
     write: Callable[[Any], bytes] = orjson.dumps,
 ) -> tuple[bytes, bool]:
-    """Return the JSON text of ``value``, as the screen lets it pass, and whether it contains tags.
+    """Return the JSON text of ``value``, as ``look`` lets it pass, and whether it contains tags.
 
     Raises `StateNotSerializable` with the path of the first value that has no exact form.
     """
     if is_plain(value, room):
         try:
-            text = write(value if screen is None else screen.value(value, name))
+            text = write(value if look is None else look(value))
             return compact(text) if len(text) < _SHORT else text, False
         except TypeError:
             pass  # the walk below says what and where
     document = tagged(value, path, room)
-    return write(document if screen is None else screen.value(document, name)), True
+    return write(document if look is None else look(document)), True
 
 
 def dump_items(
-    values: Sequence[Any], room: int, *, screen: Screen | None, name: str
+    values: Sequence[Any],
+    room: int,
+    *,
+    screen: Screen | None,
+    name: str,
+    before: tuple[Any, ...] = (),
 ) -> tuple[memoryview, bool]:
-    """Return the text of a list's elements, a comma before each, and whether it contains tags."""
-    text, tags = dump(values, "", room, screen=screen, name=name, write=_after_zero)
+    """Return the text of a list's elements, a comma before each, and whether it contains tags.
+
+    ``before`` is the element in front of them, if there is one: the screen may want to know.
+    """
+    look = None if screen is None else partial(screen.items, name=name, before=before)
+    text, tags = dump(values, "", room, look=look, write=_after_zero)
     return memoryview(text)[len("[0") : -len("]")], tags
 
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
@@ -273,7 +274,8 @@ class _Encoding:
 
     def whole(self, value: object, keys: Keys, room: int) -> tuple[bytes, bool]:
         """Handle a value that is not taken apart."""
-        text, tags = dump(value, "", room, screen=self.screen, name=keys[-1])
+        look = None if self.screen is None else partial(self.screen.value, name=keys[-1])
+        text, tags = dump(value, "", room, look=look)
         if len(text) < self.inline:
             return text, tags
         return self.place(keys, "json+" if tags else "json", text, len(text)), True
@@ -314,7 +316,7 @@ class _Encoding:
                 keys, _Sequence("list", layout, size, self.remembered_list(before, size))
             )
         known = self.outlined(value, before, source)
-        items, tags = self.items(value[len(before) :], len(before), keys, room, source)
+        items, tags = self.items(value, len(before), keys, room, source)
         layout = append(layout, bytes(items))
         size += len(items)
         if tags:
@@ -329,15 +331,22 @@ class _Encoding:
         room: int,
         source: TranslatedList | None,
     ) -> tuple[memoryview, bool]:
-        """Return the text of the elements of a list, or of those from ``start`` on."""
-        plain = values if source is None else source.run(values, start)
-        return dump_items(plain, room, screen=self.screen, name=keys[-1])
+        """Return the text of the elements of a list from ``start`` on."""
+        new = values[start:] if start else values
+        plain = new if source is None else source.run(new, start)
+        before = tuple(values[start - 1 : start]) if start else ()
+        return dump_items(plain, room, screen=self.screen, name=keys[-1], before=before)
 
     def stored_list(self, value: StoredList, keys: Keys, room: int) -> bytes:
         """Refer to a list that is stored already, and add what is new."""
         layout, kind, size = known_layout(value.leaves), value.kind, value.stored_bytes + 1
         if value.new:
-            items, tags = dump_items(value.new, room, screen=self.screen, name=keys[-1])
+            # Only a text can be what a flag in front of it is about.
+            asked = self.screen is not None and type(value.new[0]) is str
+            before = (value.last_text() if asked else None,)
+            items, tags = dump_items(
+                value.new, room, screen=self.screen, name=keys[-1], before=before
+            )
             layout.tail = value.read(tail_leaves(layout))
             layout = append(layout, bytes(items))
             kind, size = "list+" if tags else kind, size + len(items)

@@ -17,6 +17,9 @@ class Screen(Protocol):
     def value(self, value: Any, name: str = "") -> Any:
         """Look through a value of JSON types; ``name`` is the key that leads to it."""
 
+    def items(self, values: list[Any], *, name: str, before: tuple[Any, ...]) -> list[Any]:
+        """Look through elements of a list; ``before`` is the one in front of them, or nothing."""
+
     def fields(self, value: dict[str, Any], *, shorter_than: int) -> dict[str, Any]:
         """Look at the keys of a dict and at the short texts directly in it."""
 

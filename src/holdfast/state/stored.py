@@ -8,13 +8,17 @@ small chunks, which the addition may be merged with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from holdfast.state.codec import array_of, load_json
 from holdfast.state.refs import Ref
 from holdfast.state.tags import MAX_DEPTH, untagged
 from holdfast.state.translated import TranslatedList
+
+# Within a text each quote has a backslash before it, so this one opens the last item.
+_LAST_TEXT: Final = re.compile(rb'[,\[]"([^"\\]{1,200})"\Z')
 
 
 class StoredList:
@@ -46,6 +50,12 @@ class StoredList:
     def read(self, leaves: list[Ref]) -> bytes:
         """Return the verified content of some of the leaves."""
         return self._read(leaves)
+
+    def last_text(self) -> str | None:
+        """Return the last stored item if it is a short text without escapes, such as a flag."""
+        # It may be cut in two.
+        match = _LAST_TEXT.search(self._read(self.leaves[-2:])[-210:])
+        return None if match is None else match[1].decode()
 
     def whole(self) -> list[Any]:
         """Read all of it after all."""
