@@ -1,15 +1,18 @@
-"""How fast secrets are looked for, and what that adds to an append: ``python -m benchmarks.redaction``."""
+"""How many secrets are found, how fast, and what that adds to an append: ``python -m benchmarks.redaction``."""
 
 from __future__ import annotations
 
 import sysconfig
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
 from holdfast.redaction import Redactor
 from holdfast.state import StateEncoder
+from tests.redaction import corpus
 
 _MEGABYTE = 1_000_000
 _APPENDS = 500
@@ -26,8 +29,34 @@ def _prose() -> str:
     return " ".join(Random(1).choices(words, k=600_000))
 
 
+def _identities() -> str:
+    dice = Random(6)
+    return "\n".join(f"session_token: {UUID(int=dice.getrandbits(128))}" for _ in range(20_000))
+
+
 def _hexadecimal() -> str:
     return "\n".join(Random(2).randbytes(20).hex() for _ in range(80_000))
+
+
+def _found() -> None:
+    """Print how many secrets are found whole, and how many alarms there are without any."""
+    redactor = Redactor(b"k")
+    total, found = Counter[str](), Counter[str]()
+    samples = [("with a mark", text, secret) for _, _, text, secret in corpus.typed(Random(3), 2)]
+    samples += [("all named forms", *one[1:]) for one in corpus.named(Random(4), 40)]
+    samples += [(title, *rest) for title, _, *rest in corpus.passwords(Random(5), 100)]
+    for title, text, secret in samples:
+        total[title] += 1
+        found[title] += not corpus.is_left(secret, redactor.text(text))
+    for title, count in total.items():
+        print(f"{title:<26} {count:6} secrets  {100 * found[title] / count:6.2f} % found whole")
+    for title, text in (
+        ("code", _code()),
+        ("commit ids", _hexadecimal()),
+        ("UUIDs", _identities()),
+    ):
+        lines, alarms = text.count("\n"), len(redactor.find(text))
+        print(f"{title:<26} {lines:6} lines    {100 * alarms / lines:6.4f} % false alarms")
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -56,6 +85,7 @@ def _append(screened: bool) -> float:
 
 
 def main() -> None:
+    _found()
     for name, text in (("prose", _prose()), ("code", _code()), ("commit ids", _hexadecimal())):
         # A new one each time: what was found clean is not looked at again.
         seconds = _seconds(lambda text=text: Redactor(b"k").find(text))

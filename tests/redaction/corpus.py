@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
+from holdfast.redaction.placeholders import PATTERN
+
 ALNUM = string.ascii_letters + string.digits
 URLSAFE = ALNUM + "-_"
 BASE64 = ALNUM + "+/"
@@ -168,8 +170,22 @@ PLACES: dict[str, str] = {
 }
 
 
+PASSWORDS: dict[str, tuple[str, int]] = {
+    "16 of A-z0-9!%^*": (ALNUM + "!%^*", 16),
+    "16 of A-z0-9!@#$%^&*-_+=?": (ALNUM + "!@#$%^&*-_+=?", 16),
+    "10 of A-z0-9!%^*": (ALNUM + "!%^*", 10),
+    "10 of A-z0-9": (ALNUM, 10),
+}
+"""What passwords consist of, and how long they are. They begin and end with any character."""
+
+
+def password_like(dice: Random, alphabet: str, count: int) -> str:
+    """Return random characters, as programs that make passwords do."""
+    return "".join(dice.choice(alphabet) for _ in range(count))
+
+
 def _password(dice: Random) -> str:
-    return some(dice, ALNUM + "!%^*", 16)
+    return password_like(dice, *dice.choice(list(PASSWORDS.values())))
 
 
 @dataclass(frozen=True)
@@ -185,7 +201,7 @@ NAMED: list[Named] = [
     Named("env password", "DB_PASSWORD={}\n", _password),
     Named("env token", "export SERVICE_TOKEN={}\n", lambda d: some(d, ALNUM, 32)),
     Named("env hex key", "DATADOG_API_KEY={}\n", lambda d: some(d, HEX, 32)),
-    Named("env aws", "AWS_SECRET_ACCESS_KEY={}\n", lambda d: some(d, BASE64, 40)),
+    Named("env aws", "AWS_SECRET_ACCESS_KEY={}\n", lambda d: password_like(d, BASE64, 40)),
     Named("env quoted", 'OPENWEATHER_API_KEY="{}"\n', lambda d: some(d, HEX, 32)),
     Named("powershell", '$env:CLIENT_SECRET = "{}"', lambda d: some(d, URLSAFE, 40)),
     Named("json api key", '{{"api_key": "{}", "n": 1}}', lambda d: some(d, ALNUM, 32)),
@@ -198,9 +214,9 @@ NAMED: list[Named] = [
     Named("python typed", 'api_key: str = "{}"\n', lambda d: some(d, ALNUM, 32)),
     Named("python dict", "config['secret_key'] = '{}'\n", lambda d: some(d, URLSAFE, 50)),
     Named("javascript", "const authToken = '{}';", lambda d: some(d, ALNUM, 40)),
-    Named("yaml", "database:\n  password: {}\n", lambda d: some(d, ALNUM, 20)),
+    Named("yaml", "database:\n  password: {}\n", _password),
     Named("toml", 'access_token = "{}"\n', lambda d: some(d, ALNUM, 40)),
-    Named("ini", "[x]\npassword = {}\n", lambda d: some(d, ALNUM, 20)),
+    Named("ini", "[x]\npassword = {}\n", _password),
     Named("option", "deploy --api-token {} --now", lambda d: some(d, ALNUM, 32)),
     Named("option =", "deploy --password={} --now", _password),
     Named("curl header", 'curl -H "X-Api-Key: {}" https://x.org', lambda d: some(d, ALNUM, 32)),
@@ -212,7 +228,7 @@ NAMED: list[Named] = [
         "Authorization: Basic {}\r\n",
         lambda d: base64.b64encode(f"bob:{_password(d)}".encode()).decode(),
     ),
-    Named("curl user", "curl -u bob:{} https://x.org", lambda d: some(d, ALNUM, 16)),
+    Named("curl user", "curl -u bob:{} https://x.org", _password),
     Named("query", "https://x.org/a?access_token={}&n=1", lambda d: some(d, ALNUM, 40)),
     Named(
         "signature",
@@ -228,8 +244,12 @@ NAMED: list[Named] = [
         "AccountName=a;AccountKey={};EndpointSuffix=core.windows.net",
         lambda d: some(d, BASE64, 86) + "==",
     ),
-    Named("odbc", "Server=db;User Id=sa;Password={};", lambda d: some(d, ALNUM, 16)),
-    Named("xml", "<password>{}</password>", lambda d: some(d, ALNUM, 16)),
+    Named("odbc", "Server=db;User Id=sa;Password={};", _password),
+    Named("dsn", "host=db user=app password={} dbname=app", _password),
+    Named("compose", "environment:\n  POSTGRES_PASSWORD: {}\n", _password),
+    Named("properties", "spring.datasource.password={}\n", _password),
+    Named("env in json", '{{"Env": ["HOME=/root", "DB_PASSWORD={}"]}}', _password),
+    Named("xml", "<password>{}</password>", _password),
     Named("npmrc", "//registry.example.org/:_authToken={}\n", lambda d: some(d, ALNUM, 36)),
     Named(
         "docker config",
@@ -257,6 +277,22 @@ def named(dice: Random, rounds: int) -> Iterator[tuple[str, str, str]]:
         for _ in range(rounds):
             secret = one.make(dice)
             yield one.title, one.text.format(secret), secret
+
+
+def passwords(dice: Random, rounds: int) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what passwords consist of, titles, texts and the passwords in them."""
+    for title, (alphabet, count) in PASSWORDS.items():
+        for one in NAMED:
+            if one.make is _password:
+                for _ in range(rounds):
+                    secret = password_like(dice, alphabet, count)
+                    yield title, one.title, one.text.format(secret), secret
+
+
+def is_left(secret: str, text: str) -> bool:
+    """Tell whether a text still has a part of a secret that is worth having."""
+    rest = PATTERN.sub("", text)
+    return any(secret[at : at + 5] in rest for at in range(len(secret) - 4))
 
 
 def typed(

@@ -74,11 +74,77 @@ def test_nearly_all_secrets_are_found_whole() -> None:
     for title, text, secret in corpus.named(Random(3), 40):
         total += 1
         clean = REDACTOR.text(text)
-        missed[title] += any(secret[at : at + 8] in clean for at in range(len(secret) - 7))
+        missed[title] += corpus.is_left(secret, clean)
     assert total > 3000
     assert missed.total() <= 0.05 * total, +missed
     # Each form by itself is found nearly always, too.
     assert {title: count for title, count in missed.items() if count > 6} == {}
+
+
+def test_passwords_of_any_characters_are_found_whole() -> None:
+    total, missed = Counter[str](), Counter[tuple[str, str]]()
+    for title, form, text, secret in corpus.passwords(Random(10), 60):
+        total[title] += 1
+        missed[title, form] += corpus.is_left(secret, REDACTOR.text(text))
+    for title, count in total.items():
+        left = sum(many for (one, _), many in missed.items() if one == title)
+        assert left <= 0.05 * count, (title, +missed)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        pytest.param("DB_PASSWORD={}\nX=1", "Tr0ub4#dor9xZ", id="hash"),
+        pytest.param("DB_PASSWORD={}\nX=1", "Tr0ub4&dor;9xZq(L)|m,P", id="signs of a shell"),
+        pytest.param("DB_PASSWORD={}\nX=1", "Tr0ub4dor9xZ!", id="exclamation mark at the end"),
+        pytest.param("DB_PASSWORD={} # local", "Tr0ub4'dor9xZ", id="quote inside, then a comment"),
+        pytest.param('DB_PASSWORD="{}"\n', "Tr0'ub4dor9xZ", id="another quote within quotes"),
+        pytest.param("DB_PASSWORD='{}'\n", 'Tr0ub4"dor9xZ', id="double within single quotes"),
+        pytest.param('DB_PASSWORD="{}"\n', r"Tr0ub4\\dor9xZ", id="backslashes within quotes"),
+        pytest.param('{{"password": "{}"}}', r"Xy7k\"P2mQ9vLs", id="escaped quote"),
+        pytest.param(r'"{{\"password\": \"{}\"}}"', r"Xy7k\\\"P2mQ9vLs", id="escaped twice"),
+        pytest.param("DB_PASSWORD='{}'\n", "$ecr3tP4ss9xZ", id="dollar sign first"),
+        pytest.param("DB_PASSWORD={}\n", "@dm1nP4ss9xZ", id="at sign first"),
+        pytest.param("postgres://u:{}@h/db", "p@ss#9x?Zq", id="signs of a URL"),
+        pytest.param("db:\n  password: {}\n", "S3cr3t!Pa9", id="yaml"),
+        pytest.param("+password = {}\n", "hunter2xyz", id="ini in a diff"),
+        pytest.param("   3\tPOSTGRES_PASSWORD: {}\n", "hunter2xyz", id="yaml, numbered"),
+        pytest.param("POSTGRES_PASSWORD: {}\n", "correcthorse", id="a word"),
+    ],
+)
+def test_all_of_a_value_is_taken_out_and_nothing_else(text: str, secret: str) -> None:
+    whole = {
+        str(Redactor(b"k" * 32).placeholder(kind, secret)) for kind in ("password", "url-password")
+    }
+    assert REDACTOR.text(text.format(secret)) in {text.format(one) for one in whole}
+    name = {"password": secret}
+    assert REDACTOR.value(name)["password"] in whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DB_PASSWORD=$DB_PASS\n",
+        'password: "${DB_PASSWORD}"\n',
+        "password = $dbPassword\n",
+        "DB_PASSWORD=$(cat /run/secrets/db)\n",
+        "API_TOKEN=<token>\n",
+        "PASSWORD=%PASSWORD%\n",
+        "AWS_SECRET_ACCESS_KEY=/run/secrets/aws/access_key2\n",
+        "password = ~/.config/pw1\n",
+        "password: SecretStr\n",
+        "password = password2\n",
+        "password = config.passwords[0]\n",
+        "token = tokens_by_id2.pop\n",
+        "api_key: RuleAwsSandboxProxySecretAccessKey\n",
+        "self.authkey = process.AuthenticationString(authkey)\n",
+        "http://localhost:8080?mail=me@example.org",
+        "<password>optional; leave it empty</password>",
+    ],
+    ids=lambda text: text.strip(),
+)
+def test_references_and_code_are_no_values(text: str) -> None:
+    assert REDACTOR.text(text) == text
 
 
 def test_commits_digests_images_and_code_are_left_alone() -> None:
@@ -151,6 +217,9 @@ def test_the_standard_library_raises_almost_none() -> None:
         ),
         "token=abcdef12GH34",
         "password=" + "x1Y" * 300 + "\n",
+        "password=\"'",
+        "\\npassword: x1 #",
+        'password="' + "\\" * 60,
         "[redacted:token:0123456789abcdef] password=Xy7kP2mQ9vLs3 ",
     ],
     ids=lambda unit: unit[:16].strip(),

@@ -142,6 +142,13 @@ _PRIVATE_KEY: Final = (
     r"|(?:(?:\\[rn]|\s){0,4}+[A-Za-z0-9+/=]{24,}+){1,400}+)"
 )
 
+# Up to the last @ before the host: people write passwords into URLs as they are. What begins like the
+# number of a port is none.
+_URL_PASSWORD: Final = (
+    r"://[^\s/:@\"'<>\\?#\[]{0,100}+:(?![0-9]{1,5}[?#])"
+    r"(?P<secret>[^\s/\"'<>\\]{3,300})@(?=[A-Za-z0-9\[$%{])"
+)
+
 
 def _always(secret: str) -> bool:
     return True
@@ -247,7 +254,7 @@ TYPED: Final[tuple[Rule, ...]] = (
     _anywhere("private-key", "-----begin ", _PRIVATE_KEY, _always),
     _token("jwt", "eyJ", rf"{_URLSAFE}{{10,4000}}+\.eyJ{_URLSAFE}{{8,4000}}+\.{_URLSAFE}{{10,4000}}+"),
     _token("jwt", "eyJ", rf"{_URLSAFE}{{10,4000}}+\.(?:{_URLSAFE}{{0,4000}}+\.){{3}}{_URLSAFE}{{10,4000}}+"),
-    _anywhere("url-password", "://", r"://[^\s/:@\"'<>\\?#\[]{0,100}+:(?P<secret>[^\s/@\"'<>\\?#]{3,300}+)@", is_password),
+    _anywhere("url-password", "://", _URL_PASSWORD, is_password),
     _anywhere("url-password", "://", r"://(?P<secret>[A-Za-z0-9_\-]{24,300}+)@", is_varied),
     _after("authorization", "Bearer |bearer |BEARER ",
          r"(?i:bearer) {1,3}(?P<secret>[A-Za-z0-9._~+/=:\-]{12,8000}+)", is_bearer),

@@ -7,8 +7,7 @@ is tried. Each rule looks at a bounded stretch of text and at none twice, so the
 length of the text, whatever it says.
 
 A secret that has a mark of its own is found wherever it stands. Another one is found by the name in
-front of it, in the forms that people and programs write: ``NAME=value``, ``"name": "value"``,
-``--name value``, ``name: value``, ``<name>value</name>``, ``"name": "NAME", "value": "…"``.
+front of it, in the forms that people and programs write (`holdfast.redaction.assignments`).
 """
 
 from __future__ import annotations
@@ -17,38 +16,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from holdfast.redaction.assignments import NAME_CHARACTERS, assigned
 from holdfast.redaction.glance import NAMES, RUN, RUN_CHARACTERS
 from holdfast.redaction.kinds import FRAMED, TYPED, Rule
-from holdfast.redaction.names import CONTEXTUAL, kind_of_name
-from holdfast.redaction.placeholders import Finding, without_filler
-from holdfast.redaction.values import Trust, is_basic, is_named_secret
+from holdfast.redaction.names import CONTEXTUAL
+from holdfast.redaction.placeholders import Finding
 
 # How far before a run what belongs to it may begin.
 _BEFORE_RUN: Final = 64
 _SHORTEST: Final = 8
-_NAME_CHARACTERS: Final = frozenset(
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-)
-_NAME_REST: Final = re.compile(r"[A-Za-z0-9_.\-]*+")
-_LONGEST_NAME: Final = 80
-_QUOTE: Final = r"\\{0,3}[\"'`]"
-_ASSIGNED: Final = re.compile(
-    # What closes the name: quotes, a subscript's bracket.
-    rf"(?P<closed>{_QUOTE})?\]?"
-    r"(?:"
-    # A field of its own for the value, next to the one with the name.
-    rf"(?:,?\s{{0,40}}+(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?\s{{0,4}}+[:=]\s{{0,4}}+)"
-    # An assignment, perhaps with a type.
-    r"|(?:\s{0,4}+:\s{0,4}+[A-Za-z_][A-Za-z0-9_.\[\]]{0,40}(?:\s?\|\s?None)?)?\s{0,4}+(?P<equals>:=|=>|=(?!=)|:)[ \t]{0,8}+"
-    r"|(?P<element>>)"
-    r"|(?P<argument>[ \t]{1,4}+)"
-    r")"
-    r"(?:(?i:bearer|basic|token|apikey|api-key|digest)[ \t]{1,2}+)?"
-    rf"(?:[fFrRbBuU]{{0,2}}(?P<quote>{_QUOTE})(?P<quoted>[^\"'`\\\r\n]{{1,4096}}+)"
-    r"|(?P<bare>[^\s\"'`,;|<>(){}\\]{1,1024}+)(?P<after>[(\[{]?))"
-)
-_ENVIRONMENT: Final = re.compile(r"[A-Z][A-Z0-9_]*\Z")
-_BARE_END: Final = re.compile(r"[&#]")
 
 
 class Scanner:
@@ -138,55 +114,15 @@ class Scanner:
         ]
         for at in sorted(places):
             if at >= quiet:
-                quiet, finding = self._assigned(text, at)
+                quiet, finding = assigned(text, at, self._named)
                 if finding is not None:
                     findings.append(finding)
         return findings
 
-    def _assigned(self, text: str, at: int) -> tuple[int, Finding | None]:
-        """Return the secret behind the name that an anchor is a part of, and where to look on."""
-        start, end = _name_around(text, at)
-        name = text[start:end]
-        kind = kind_of_name(name) if end - start <= _LONGEST_NAME else None
-        match = _ASSIGNED.match(text, end) if kind in self._named else None
-        if kind is None or match is None:
-            return end, None
-        if match["argument"] is not None and not name.startswith("-"):
-            return end, None
-        if match["element"] is not None and text[start - 1 : start] != "<":
-            return end, None
-        group = "quoted" if match["quoted"] is not None else "bare"
-        value_start, value_end = match.span(group)
-        if group == "bare":
-            if cut := _BARE_END.search(text, value_start, value_end):
-                value_end = cut.start()
-            while value_end > value_start and text[value_end - 1] in ".:!?":
-                value_end -= 1
-        value = without_filler(text[value_start:value_end])
-        trust = _trust(match, name, text[value_start - 1 : value_start])
-        secret = (
-            is_named_secret(value, password=kind == "password", trust=trust)
-            if kind != "credential"
-            else is_basic(value) or is_named_secret(value, password=False, trust="bare")
-        )
-        if group == "bare" and trust == "bare" and match["after"]:
-            secret = False  # a call or a subscript
-        found = Finding(kind, value_start, value_end) if secret else None
-        return value_end, found
-
-
-def _name_around(text: str, at: int) -> tuple[int, int]:
-    """Return where the name begins and ends that a place is in; a long one is cut off in front."""
-    start = at
-    while start > 0 and at - start <= _LONGEST_NAME and text[start - 1] in _NAME_CHARACTERS:
-        start -= 1
-    match = _NAME_REST.match(text, at)
-    return start, at if match is None else match.end()
-
 
 def _inside(text: str, at: int) -> bool:
     """Tell whether a place is in the middle of a word, as far as one look tells."""
-    if at <= 0 or text[at - 1] not in _NAME_CHARACTERS or text[at - 1] == ".":
+    if at <= 0 or text[at - 1] not in NAME_CHARACTERS or text[at - 1] == ".":
         return False
     return text[at - 1] != "m" and text[at - 2 : at - 1] != "\\" and text[at - 3 : at - 2] != "%"
 
@@ -204,19 +140,6 @@ def _by_word(text: str, lower: bytes, word: bytes, rule: Rule) -> Iterator[Findi
             if found.secret:
                 yield Finding(rule.kind, found.start, found.end)
         at = lower.find(word, at + len(word))
-
-
-def _trust(match: re.Match[str], name: str, before: str) -> Trust:
-    """Tell how sure it is that what follows a name is data."""
-    if match["quoted"] is not None:
-        # A quoted name is a field; one without quotes is a variable of some program.
-        return "data" if match["closed"] is not None else "quoted"
-    if match["argument"] is not None or match["element"] is not None:
-        return "data"
-    attached = match["equals"] == "=" and before == "="
-    if attached and (_ENVIRONMENT.search(name) or name.startswith("--")):
-        return "data"
-    return "bare"
 
 
 def _without_overlaps(findings: list[Finding]) -> list[Finding]:

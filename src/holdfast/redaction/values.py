@@ -16,18 +16,24 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.redaction.names import words_of
 
-Trust: TypeAlias = Literal["data", "quoted", "bare"]
-"""How sure it is that a name's value is data: a field or an environment file, a literal in code, a
-word in code that may as well be another name."""
+Trust: TypeAlias = Literal["data", "quoted", "line", "bare"]
+"""How sure it is that a name's value is data: a field or an environment file, a literal in code, all
+that stands on a line behind a name, a word in code that may as well be another name."""
 
-# Written in the place of a secret, or a reference to it.
+# Written in the place of a secret, or a reference to it. A password may begin with any character: what
+# begins like a reference has to have the shape of one.
 _STAND_INS: Final = re.compile(
     r"example|changeme|change[_\-]me|place[_\-]?holder|your[_\-]|[_\-]here\b|xxxx|\*\*\*|\.\.\.|…|"
     r"redacted|dummy|process\.env|os\.environ|getenv|import\.meta|"
-    r"\$\{|\$\(|\{\{|%\(|^[<$%@~{\[(/]|^\./|^[a-z][a-z0-9+.\-]*://|^(?:arn|file|vault|secret|op|env|ref):|"
-    r"^sha(?:1|256|384|512)[:\-]|^md5[:\-]",
+    r"\$\{[^{}]*\}|^\$[({]|\$\([^()]*\)|\{\{|^%\(|%[a-z_]+%|^%[sdrv]$|^[<{\[(][^<>{}\[\]()]*[>}\])]|^\{[\"'\\]|^\{[a-z_.]+[\[(:!]|"
+    r"^@[a-z_./\-]+$|^~[a-z_.\-]*/|^\.{1,2}/|^[a-z][a-z0-9+.\-]*://|"
+    r"^(?:arn|file|vault|secret|op|env|ref):|^sha(?:1|256|384|512)[:\-]|^md5[:\-]",
     re.IGNORECASE,
 )
+_VARIABLE: Final = re.compile(
+    r"\$(?:[A-Z_][A-Z0-9_]{2,}(?![A-Za-z0-9])|[a-z_][A-Za-z_]*[0-9]?(?:->[A-Za-z_]+|\[.*\])*\Z|[0-9@*#]\Z)"
+)
+_PATH: Final = re.compile(r"/[A-Za-z0-9_.@+\-/]*")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WORDS: Final = words_of(
     "password passwd passwort passphrase passcode secret token username user admin string "
@@ -38,6 +44,10 @@ _WORDS: Final = words_of(
     "options argument arguments flag parameter parameters field setting settings prompt"
 )
 _NAME_LIKE: Final = re.compile(r"_{0,2}[A-Za-z]+(?:[_.\-:/ ]+[A-Za-z]+)*[_.\-]?")
+_IN_CODE: Final = re.compile(
+    r"[A-Za-z_]+[0-9]{1,3}|[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+|[A-Za-z0-9]*_[A-Za-z0-9_]*|"
+    r".*[(\[].*|[A-Za-z0-9_.]+(?:[=+*/<>-]+|&&|\|\|)[A-Za-z0-9_.]+"
+)
 _VARIED: Final = 7
 
 
@@ -60,7 +70,7 @@ def is_login(secret: str) -> bool:
     """Tell the password of ``-u name:password`` from the number of a group."""
     if not is_password(secret) or secret.isdigit():
         return False
-    return not is_name_like(secret) or _changes(secret) >= 6
+    return not is_name_like(secret) or _changes(secret) >= 4
 
 
 def is_bearer(secret: str) -> bool:
@@ -93,31 +103,56 @@ def is_named_secret(value: str, *, password: bool, trust: Trust) -> bool:
     if any(one.isspace() for one in value) or _UUID.fullmatch(value):
         return False
     if is_name_like(value):
-        # Letters only: a password at best, and only where no code can stand.
-        if trust == "data" and password:
-            return value.lower() not in _WORDS
-        if not value.isalpha():
-            return False
-        if password and len(value) >= 14 and _changes(value) >= 6:
-            return True
-        return trust != "bare" and len(value) >= 20 and entropy(value) >= 4.0
+        return _is_unlike_a_name(value, password=password, trust=trust)
     if value.isdigit() and not (password and trust != "bare"):
         return False
-    if trust == "bare":
+    if trust == "bare" or (trust == "line" and not (password and _is_no_code(value))):
+        long = 12 if trust == "bare" else 10
         return (
-            len(value) >= 12 and "[" not in value and _changes(value) >= 4 and entropy(value) >= 3.0
+            len(value) >= long
+            and "[" not in value
+            and _changes(value) >= 4
+            and entropy(value) >= 3.0
         )
     return entropy(value) >= (2.0 if password else 2.5)
 
 
+def _is_unlike_a_name(value: str, *, password: bool, trust: Trust) -> bool:
+    """Tell a secret from a word or a name, where it consists of letters only."""
+    if trust == "data" and password:
+        # Where no code can stand, a word is a password.
+        return value.lower() not in _WORDS
+    if not value.isalpha():
+        return False
+    if password and len(value) >= 14 and _changes(value) >= 6:
+        return True
+    if (password or trust == "data") and trust != "bare" and len(value) >= 8 and _is_mixed(value):
+        return True
+    return trust in ("data", "quoted") and len(value) >= 20 and entropy(value) >= 4.0
+
+
+def _is_no_code(value: str) -> bool:
+    """Tell a password from what a program assigns to a variable: ``token2``, ``a.b1``, ``args[0]``."""
+    return _IN_CODE.fullmatch(value) is None
+
+
 def is_stand_in(value: str) -> bool:
     """Tell whether this is written in the place of a secret: an example, or where to find it."""
-    return _STAND_INS.search(value) is not None
+    return (
+        _STAND_INS.search(value) is not None
+        or _VARIABLE.match(value) is not None
+        or (_PATH.fullmatch(value) is not None and not _is_mixed(value))
+    )
 
 
 def is_name_like(value: str) -> bool:
     """Tell whether this could be a word, a name or a path of names."""
     return _NAME_LIKE.fullmatch(value) is not None
+
+
+def _is_mixed(value: str) -> bool:
+    """Tell whether small and capital letters and digits follow each other as if by chance."""
+    return _changes(value) >= max(4, 0.35 * len(value))
 
 
 def _changes(value: str) -> int:
