@@ -145,6 +145,9 @@ TOKENS: dict[str, list[Callable[[Random], str]]] = {
     "jwt": [_jwt],
     "private-key": [
         _private_key,
+        lambda d: _private_key(d).replace(
+            "-----\n", f"-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,{some(d, UPPER, 32)}\n\n", 1
+        ),
         lambda d: _private_key(d, "OPENSSH "),
         lambda d: _private_key(d, "EC "),
         lambda d: _private_key(d, ""),
@@ -196,6 +199,8 @@ class Named:
     text: str
     make: Callable[[Random], str]
 
+
+_QUOTED_OFTEN = "\\" * 7 + '"'
 
 NAMED: list[Named] = [
     Named("env password", "DB_PASSWORD={}\n", _password),
@@ -266,6 +271,28 @@ NAMED: list[Named] = [
         "https://discord.com/api/webhooks/{}",
         lambda d: f"{d.randrange(10**17, 10**18)}/{some(d, URLSAFE, 68)}",
     ),
+    Named("curl user, long", "curl --user bob:{} https://x.org", _password),
+    Named("curl user, attached", "curl -ubob:{} https://x.org", _password),
+    Named("curl user, at line start", "curl \\\n-u 'bob:{}'", _password),
+    Named("sshpass", "sshpass -p {} ssh host", _password),
+    Named("docker login", "docker login -u bob -p {} x.org", _password),
+    Named("mysql", "mysql -u root -p{} db", _password),
+    Named("netrc", "machine x.org\n  login bob\n  password {}\n", _password),
+    Named("dockerfile", "FROM x\nENV DB_PASSWORD {}\n", _password),
+    Named("fish", "set -gx DB_PASSWORD {}\n", _password),
+    Named("sql", "CREATE USER bob WITH PASSWORD '{}';", _password),
+    Named("mysql user", "CREATE USER bob IDENTIFIED BY '{}';", _password),
+    Named("arguments in json", '["tool", "--password", "{}"]', _password),
+    Named("yaml block", "password: |\n  {}\n", _password),
+    Named("next line", '"password":\n    "{}"\n', _password),
+    Named(
+        "escaped four times", _QUOTED_OFTEN.join(["{{", "password", ": ", "{}", "}}"]), _password
+    ),
+    Named("bearer, short", "Authorization: Bearer {}\r\n", lambda d: some(d, ALNUM, 14)),
+    Named(
+        "cookie in json", '{{"Cookie": "{}; theme=dark"}}', lambda d: f"sid={some(d, LOWER, 32)}"
+    ),
+    Named("set-cookie", '["set-cookie", "{}; Path=/"]', lambda d: f"sid={some(d, LOWER, 32)}"),
     Named("cookie", "Cookie: {}\r\n", lambda d: f"sessionid={some(d, LOWER, 32)}"),
 ]
 """Secrets without a mark of their own, each with the name that tells them."""

@@ -93,6 +93,11 @@ def test_what_stands_beside_a_placeholder_is_taken_out_too(redactor: Redactor, t
         pytest.param([["x-api-key", "{}"]], "[0][1]", id="header pair"),
         pytest.param(["tool", "--api-token", "{}", "x"], "[2]", id="arguments"),
         pytest.param({"password": ["{}"]}, "['password'][0]", id="list under a name"),
+        pytest.param({"tokens": ["{}"]}, "['tokens'][0]", id="list under a plural"),
+        pytest.param({"api_keys": ["{}"]}, "['api_keys'][0]", id="list of keys"),
+        pytest.param({"auth": ["bob", "{}"]}, "['auth'][1]", id="pair under a name"),
+        pytest.param({"password": {"value": "{}"}}, "['password']['value']", id="value below"),
+        pytest.param({"auth": {"user": "bob", "pass": "{}"}}, "['auth']['pass']", id="short name"),
         pytest.param(
             {"env": {"SERVICE_TOKEN": "{}"}}, "['env']['SERVICE_TOKEN']", id="environment"
         ),
@@ -120,6 +125,27 @@ def test_a_name_is_brought_together_with_its_value(
     assert str(after) == str(found[0])
 
 
+def test_cookies_are_found_by_the_name_of_their_header(redactor: Redactor) -> None:
+    cookie = f"sid={corpus.some(Random(9), corpus.LOWER, 32)}; Path=/"
+    for value in (
+        {"headers": {"Cookie": cookie}},
+        {"headers": {"set-cookie": [cookie]}},
+        {"headers": [["Cookie", cookie]]},
+    ):
+        clean = redactor.value(value)
+        assert [one.kind for one in placeholders_in(clean)] == ["cookie"]
+        assert filled(clean, among([cookie], KEY)) == value
+        assert Redactor(KEY, kinds={"jwt"}).value(value) is value
+    assert redactor.value({"cookie": "theme=dark"}) == {"cookie": "theme=dark"}
+
+
+def test_the_end_of_a_line_is_no_part_of_a_password(redactor: Redactor) -> None:
+    secret = corpus.some(Random(9), corpus.ALNUM, 20)
+    clean = redactor.value({"password": f"{secret}\n"})
+    assert filled(clean, among([secret], KEY)) == {"password": f"{secret}\n"}
+    assert clean["password"].endswith("]\n")
+
+
 def test_values_of_harmless_names_stay(redactor: Redactor) -> None:
     value = {
         "max_tokens": "100000000",
@@ -131,6 +157,8 @@ def test_values_of_harmless_names_stay(redactor: Redactor) -> None:
         "token_count": 7,
         "session_token": "b7c1f0de-52c3-4a57-9d9b-2f5a0a1a6c11",
         "messages": [{"role": "user", "content": "what is a token?"}],
+        "tokens": ["hello", "2024-01-01", "transformers", "##ing", "utf8string"],
+        "results": {"pass": "unit-tests-12", "value": "unit-tests-12"},
     }
     assert redactor.value(value) is value
 

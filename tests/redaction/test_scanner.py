@@ -121,6 +121,29 @@ def test_all_of_a_value_is_taken_out_and_nothing_else(text: str, secret: str) ->
     assert REDACTOR.value(name)["password"] in whole
 
 
+def test_a_key_is_taken_out_with_whatever_stands_before_its_lines() -> None:
+    key = corpus.TOKENS["private-key"][0](Random(11))
+    first, *lines, last = key.split("\n")
+    for text in (
+        "\n".join(f"-{line}" for line in [first, *lines, last]),
+        "\n".join(f"{at:6}\u2192{line}" for at, line in enumerate([first, *lines, last])),
+        "\n".join(f"{at:6}\t{line}" for at, line in enumerate([first, *lines[:-2]])),
+        "\n".join(["---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----", *lines]),
+        "\n".join(["PuTTY-User-Key-File-3: ssh-rsa", "Private-Lines: 13", *lines]),
+    ):
+        clean = REDACTOR.text(text)
+        assert not any(line in clean for line in lines)
+        assert {one.kind for one in placeholders_in(clean)} == {"private-key"}
+    frame = f"{first}\n...\n{last}"
+    assert REDACTOR.text(frame) == frame
+
+
+def test_an_escaped_character_may_stand_before_a_token() -> None:
+    token = corpus.TOKENS["github-token"][0](Random(12))
+    for before in (r"\u0027", r"token\u003d", r"a=1\u0026", r"\n", "%3D"):
+        assert token not in REDACTOR.text(f"{before}{token}")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -140,6 +163,11 @@ def test_all_of_a_value_is_taken_out_and_nothing_else(text: str, secret: str) ->
         "self.authkey = process.AuthenticationString(authkey)\n",
         "http://localhost:8080?mail=me@example.org",
         "<password>optional; leave it empty</password>",
+        "docker run -u 1000:100000 image and sudo -u postgres:postgres",
+        "a library identified by 'libname'",
+        "the password 'changed' to another",
+        "bearer authentication and basic authentication",
+        'option("--password", "password of the user")',
     ],
     ids=lambda text: text.strip(),
 )
@@ -220,6 +248,12 @@ def test_the_standard_library_raises_almost_none() -> None:
         "password=\"'",
         "\\npassword: x1 #",
         'password="' + "\\" * 60,
+        "docker login a ",
+        "mysql -h a ",
+        "login a password ",
+        "-----BEGIN " + "RSA PRIVATE KEY-----\n-" + "A" * 64,
+        'Cookie": ["',
+        "password:\n ",
         "[redacted:token:0123456789abcdef] password=Xy7kP2mQ9vLs3 ",
     ],
     ids=lambda unit: unit[:16].strip(),

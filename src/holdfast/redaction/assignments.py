@@ -25,7 +25,7 @@ NAME_CHARACTERS: Final = frozenset(
 _NAME_REST: Final = re.compile(r"[A-Za-z0-9_.\-]*+")
 _LONGEST_NAME: Final = 80
 _LONGEST_QUOTED: Final = 4096
-_QUOTE: Final = r"\\{0,3}[\"'`]"
+_QUOTE: Final = r"\\{0,31}+[\"'`]"
 _INTRODUCED: Final = re.compile(
     # What closes the name: quotes, a subscript's bracket.
     rf"(?P<closed>{_QUOTE})?\]?"
@@ -34,6 +34,10 @@ _INTRODUCED: Final = re.compile(
     rf"(?:,?\s{{0,40}}+(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?\s{{0,4}}+[:=]\s{{0,4}}+)"
     # An assignment, perhaps with a type.
     r"|(?:\s{0,4}+:\s{0,4}+[A-Za-z_][A-Za-z0-9_.\[\]]{0,40}(?:\s?\|\s?None)?)?\s{0,4}+(?P<equals>:=|=>|=(?!=)|:)[ \t]{0,8}+"
+    # In YAML and JSON the value may stand on the next line, in YAML after a mark.
+    r"(?:(?:[|>][+\-]?+[ \t]{0,4}+)?\r?\n(?P<indent>[ \t]{1,40}+))?"
+    # The next element of a list.
+    r"|(?P<next>,\s{0,4}+(?=\\{0,31}+[\"']))"
     r"|(?P<element>>)"
     r"|(?P<argument>[ \t]{1,4}+)"
     r")"
@@ -51,6 +55,10 @@ _LINE_FRONT: Final = re.compile(
 )
 # In a connection string: another field and a semicolon, or a space.
 _CONNECTION_FRONT: Final = re.compile(r"=[^;=\n]*;[ ]?\Z|[a-z]=[^\s;,()=]+ \Z")
+# What sets a variable without a sign of equality: in a Dockerfile, in other shells.
+_SETTING: Final = re.compile(
+    r"(?:^|[\n;&]|\\n)[ \t+\-]*(?:ENV|ARG|set -[A-Za-z]{1,3}|setenv|setx) \Z"
+)
 _LINE_BREAK: Final = re.compile(r"\r|\n|\\[nr]")
 _UNCLOSED: Final = re.compile(r"[^\"'`\\\r\n]++")
 _QUOTED_END: Final = {quote: re.compile(rf"[{quote}\r\n]") for quote in "\"'`"}
@@ -108,9 +116,7 @@ def assigned(text: str, at: int, wanted: Collection[str]) -> tuple[int, Finding 
     match = _INTRODUCED.match(text, end) if kind in wanted else None
     if kind is None or match is None:
         return end, None
-    if match["argument"] is not None and not name.startswith("-"):
-        return end, None
-    if match["element"] is not None and text[start - 1 : start] != "<":
+    if not _is_introduced(text, match, start, name):
         return end, None
     value = _quoted(text, match, name) if match["quote"] else _bare(text, match, start, name)
     if value is None:
@@ -124,6 +130,20 @@ def assigned(text: str, at: int, wanted: Collection[str]) -> tuple[int, Finding 
     if value.code and value.trust == "bare" and text[value.end : value.end + 1] in _CALL:
         found = False  # a call or a subscript
     return value.end, Finding(kind, value.start, value.end) if found else None
+
+
+def _is_introduced(text: str, match: re.Match[str], start: int, name: str) -> bool:
+    """Tell whether a name introduces what follows, and does not merely stand before it."""
+    if match["next"] is not None:
+        return name.startswith("-") and match["closed"] is not None
+    if match["element"] is not None:
+        return text[start - 1 : start] == "<"
+    if match["argument"] is None or name.startswith("-"):
+        return True
+    if match["quote"] == "'" and name.lower() == "password":
+        return True  # SQL
+    front = text[max(0, start - _FRONT) : start]
+    return _ENVIRONMENT.fullmatch(name) is not None and _SETTING.search(front) is not None
 
 
 def _name_around(text: str, at: int) -> tuple[int, int]:
@@ -157,6 +177,8 @@ def _quoted(text: str, match: re.Match[str], name: str) -> _Value | None:
 
 def _as_quoted(match: re.Match[str], name: str, start: int, end: int) -> _Value:
     # A quoted name is a field, a variable of the environment is data; else it is a literal of some program.
+    if match["argument"] is not None and name.lower() == "password":
+        return _Value(start, end, "line", code=False)
     data = match["closed"] is not None or match["argument"] is not None
     attached = match["equals"] == "=" and match.end("equals") == match.start("quote")
     data = data or (attached and _ENVIRONMENT.search(name) is not None)

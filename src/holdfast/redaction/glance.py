@@ -21,7 +21,20 @@ NAMES = {
     b"uth": (b"uth",),
 }
 # Anchors of kinds that need not have such a run.
-WORDS = ("://", " -u ", "ookie: ", "sig=", "q~", "-----begin ")
+WORDS = (
+    *(
+        "://",
+        "sig=",
+        "q~",
+        "-----begin ",
+        "---- begin ssh2 ",
+        "private-lines: ",
+        "bearer ",
+        "basic ",
+        "ookie",
+    ),
+    *("-u", "--user", "sshpass -p", "docker login ", "mysql", "login ", "identified by "),
+)
 
 
 def may_hold_secret(text: str) -> bool:

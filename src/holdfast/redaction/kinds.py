@@ -21,14 +21,18 @@ from holdfast.redaction.values import (
     is_basic,
     is_bearer,
     is_cookie,
+    is_key,
     is_login,
     is_password,
     is_varied,
 )
 
 # What may not stand before a token: a character that would make it the tail of something longer. An
-# escaped line break, a URL-encoded character or the end of a colour code may.
-_START: Final = r"(?:(?<![A-Za-z0-9_\-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=[0-9]m))"
+# escaped character, a URL-encoded one or the end of a colour code may.
+_START: Final = (
+    r"(?:(?<![A-Za-z0-9_\-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=[0-9]m)"
+    r"|(?<=\\u00[0-9A-Fa-f][0-9A-Fa-f]))"
+)
 _END: Final = r"(?![A-Za-z0-9_])"
 _ALNUM: Final = "[A-Za-z0-9]"
 _URLSAFE: Final = r"[A-Za-z0-9_\-]"
@@ -135,13 +139,29 @@ def _anywhere(
     return Rule(kind, ((anchor, back, back),), pattern, check, in_runs=False)
 
 
-_PRIVATE_KEY: Final = (
-    r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?=[^\-]{0,400}[A-Za-z0-9+/]{24})[^\-]{40,12000}+(?:-[^\-]{1,2000}+){0,8}+"
-    r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-    r"|(?:(?:\\[rn]|\s){0,4}+[A-Za-z0-9+/=]{24,}+){1,400}+)"
+# Up to the end, whatever stands before the lines: headers, the marks of a diff, numbers. Without an end the
+# lines that look like a key, as far as they go.
+_FRAME: Final = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?"
+_KEY_LINES: Final = (
+    r"(?:(?:\\{1,15}[rn]|\s|[0-9]{1,5}[\t:|\u2192]|[+\-|>\"',]){0,40}+[A-Za-z0-9+/=]{16,}+){1,400}+"
 )
-
+_HEADERS: Final = r"(?:(?:\\[rn]|\s){0,4}+[A-Z][A-Za-z\-]{2,30}: [^\r\n\\]{0,80}+){0,4}+"
+_PRIVATE_KEY: Final = (
+    rf"-----BEGIN {_FRAME}-----(?:(?:[^\-]{{1,64}}+|-(?!----(?:END|BEGIN) )){{1,250}}+-----END {_FRAME}-----"
+    rf"|{_HEADERS}{_KEY_LINES})"
+)
+_SSH2_KEY: Final = rf"---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----{_HEADERS}{_KEY_LINES}"
+_PUTTY_KEY: Final = rf"Private-Lines: [0-9]{{1,3}}(?P<secret>{_KEY_LINES})"
+# A word of a command line, and those before the one that counts.
+_WORD: Final = r"[\"']?(?P<secret>[^\s\"']{4,200}+)"
+_WORDS_BEFORE: Final = r"(?:[^\s]{1,100}+ ){0,8}?"
+_LOGIN: Final = r"[\"']?[^\s:\"'/\-][^\s:\"'/]{0,100}+:(?P<secret>[^\s\"'/]{6,200}+)"
+# A header, a field of JSON, or a pair in a list.
+_QUOTE: Final = r"\\{0,31}+[\"']"
+_COOKIE: Final = (
+    rf"(?i:ookie)(?:{_QUOTE}\s{{0,2}}+[:,]|:)\s{{0,2}}+\[?\s{{0,2}}+(?:{_QUOTE})?"
+    r"(?P<secret>[^\r\n\"'\\]{8,8000}+)"
+)
 # Up to the last @ before the host: people write passwords into URLs as they are. What begins like the
 # number of a port is none.
 _URL_PASSWORD: Final = (
@@ -251,16 +271,23 @@ TYPED: Final[tuple[Rule, ...]] = (
     _token("postman-key", "PMAK-", rf"{_HEX}{{24}}-{_HEX}{{34}}"),
     _token("facebook-token", "EAAC|EAAB|EAAG|EAAD", rf"{_ALNUM}{{80,400}}+"),
     # Whatever the issuer
-    _anywhere("private-key", "-----begin ", _PRIVATE_KEY, _always),
+    _anywhere("private-key", "-----begin ", _PRIVATE_KEY, is_key),
+    _anywhere("private-key", "---- begin ssh2 ", _SSH2_KEY, is_key),
+    _anywhere("private-key", "private-lines: ", _PUTTY_KEY, is_key),
     _token("jwt", "eyJ", rf"{_URLSAFE}{{10,4000}}+\.eyJ{_URLSAFE}{{8,4000}}+\.{_URLSAFE}{{10,4000}}+"),
     _token("jwt", "eyJ", rf"{_URLSAFE}{{10,4000}}+\.(?:{_URLSAFE}{{0,4000}}+\.){{3}}{_URLSAFE}{{10,4000}}+"),
     _anywhere("url-password", "://", _URL_PASSWORD, is_password),
     _anywhere("url-password", "://", r"://(?P<secret>[A-Za-z0-9_\-]{24,300}+)@", is_varied),
-    _after("authorization", "Bearer |bearer |BEARER ",
-         r"(?i:bearer) {1,3}(?P<secret>[A-Za-z0-9._~+/=:\-]{12,8000}+)", is_bearer),
-    _after("authorization", "Basic |basic ", r"[Bb]asic {1,3}(?P<secret>[A-Za-z0-9+/]{8,1000}+={0,2})", is_basic),
-    _anywhere("url-password", " -u ", r" -u [\"']?[^\s:\"'/]{1,100}+:(?P<secret>[^\s\"'/]{6,200}+)", is_login),
-    _anywhere("cookie", "ookie: ", r"(?i:ookie): {1,2}(?P<secret>[^\r\n\"'\\]{8,8000}+)", is_cookie),
+    _anywhere("authorization", "bearer ", r"(?i:bearer) {1,3}(?P<secret>[A-Za-z0-9._~+/=:\-]{12,8000}+)", is_bearer),
+    _anywhere("authorization", "basic ", r"(?i:basic) {1,3}(?P<secret>[A-Za-z0-9+/]{8,1000}+={0,2})", is_basic),
+    _anywhere("url-password", "-u", r"(?<![\w\-])-u[ \t]{0,2}" + _LOGIN, is_login),
+    _anywhere("url-password", "--user", r"--user[ \t=]{1,2}" + _LOGIN, is_login),
+    _anywhere("password", "sshpass -p", r"(?i:sshpass -p) {0,2}" + _WORD, is_password),
+    _anywhere("password", "docker login ", r"(?i:docker login) " + _WORDS_BEFORE + r"-p[ =]{0,2}" + _WORD, is_password),
+    _anywhere("password", "mysql", r"(?i:mysql)(?:dump|admin)? " + _WORDS_BEFORE + "-p" + _WORD, is_login),
+    _anywhere("password", "login ", r"(?i:login)\s{1,4}+\S{1,200}+\s{1,8}+password\s{1,4}+" + _WORD, is_password),
+    _anywhere("password", "identified by ", r"(?i:identified by) {1,2}'(?P<secret>[^'\r\n]{4,200}+)'", is_login),
+    _anywhere("cookie", "ookie", _COOKIE, is_cookie),
 )  # fmt: skip
 
 FRAMED: Final[tuple[tuple[str, Rule], ...]] = (

@@ -44,6 +44,15 @@ _AFTERWARDS: Final = words_of(
 )
 
 
+COOKIES: Final = words_of("cookie set-cookie")
+"""Headers with cookies in them, in small letters."""
+
+
+def kind_of_plural(name: str) -> str | None:
+    """Return the kind of secret of which a name promises several, or None."""
+    return kind_of_name(name[:-1]) if name.endswith("s") else None
+
+
 @lru_cache(maxsize=4096)
 def kind_of_name(name: str) -> str | None:
     """Return the kind of secret that a name promises, or None."""

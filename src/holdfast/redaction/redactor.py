@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.redaction.names import CONTEXTUAL, kind_of_name
+from holdfast.redaction.names import CONTEXTUAL, COOKIES, kind_of_name, kind_of_plural
 from holdfast.redaction.placeholders import (
     MARK,
     PATTERN,
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from holdfast.redaction.scanner import Scanner
 
 _NAME_FIELDS: Final = ("name", "key", "variable", "header", "Name", "Key")
-_VALUE_FIELDS: Final = frozenset({"value", "Value", "val"})
+_VALUE_FIELDS: Final = frozenset({"value", "Value", "val", "plaintext"})
+_SHORT_NAMES: Final = frozenset({"pass", "pw"})
 # A shorter key cannot be a secret with a mark of its own.
 _SHORTEST_KEY: Final = 16
 # What was looked at and found clean, to be passed over next time, up to so many characters.
@@ -100,7 +101,8 @@ class Redactor:
         kind = self._named_kind(rest, name, alone=not taken)
         if kind is None:
             return findings
-        named = cut([Finding(kind, 0, len(text))], taken)
+        start = len(text) - len(text.lstrip())
+        named = cut([Finding(kind, start, start + len(text.strip()))], taken)
         added = [one for one in named if not self._allows(text, one)]
         return sorted([*findings, *added], key=lambda one: one.start)
 
@@ -137,15 +139,21 @@ class Redactor:
         return data if clean is text else clean.encode("latin-1")
 
     def _named_kind(self, text: str, name: str, alone: bool) -> str | None:
-        from holdfast.redaction.values import Trust, is_basic, is_named_secret
+        from holdfast.redaction.values import Trust, is_basic, is_cookie, is_named_secret
 
-        kind = kind_of_name(name)
+        if name.lower() in COOKIES:
+            return "cookie" if self._wants("cookie") and is_cookie(text) else None
+        one = kind_of_name(name)
+        kind = one or kind_of_plural(name)
         if kind is None or kind not in self._named:
             return None
-        # Beside a secret that was taken out there are words that say what it was.
-        trust: Trust = "data" if alone and kind != "credential" else "bare"
-        secret = is_named_secret(text, password=kind == "password", trust=trust)
+        # Beside a secret that was taken out there are words that say what it was; tokens are words, too.
+        trust: Trust = "data" if alone and one is not None and kind != "credential" else "bare"
+        secret = is_named_secret(text.strip(), password=kind == "password", trust=trust)
         return kind if secret or (kind == "credential" and is_basic(text)) else None
+
+    def _wants(self, kind: str) -> bool:
+        return self._kinds is None or kind in self._kinds
 
     def _allows(self, text: str, finding: Finding) -> bool:
         if not self._allowed and not self._allowed_starts:
@@ -187,7 +195,7 @@ class Redactor:
         if kind is str:
             return self.text(value, name)
         if kind is dict:
-            return self._dict(value)
+            return self._dict(value, name)
         if kind is list:
             return self.items(value, name=name)
         return value
@@ -198,15 +206,17 @@ class Redactor:
         changed = False
         items: list[Any] = []
         for last, item in zip([*(before or (None,)), *values], values, strict=False):
-            called = last if type(last) is str and (pair or last[:1] == "-") else name
+            called = name
+            if type(last) is str and (last[:1] == "-" or (pair and _promises(last))):
+                called = last
             new = self.value(item, called)
             changed = changed or new is not item
             items.append(new)
         return items if changed else values
 
-    def fields(self, value: dict[str, Any], *, shorter_than: int) -> dict[str, Any]:
+    def fields(self, value: dict[str, Any], *, name: str, shorter_than: int) -> dict[str, Any]:
         """Return a dict with its keys and the short texts directly in it redacted, nothing below."""
-        return self._dict(value, shorter_than)
+        return self._dict(value, name, shorter_than)
 
     def document(self, document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return a small document of any types without its secrets."""
@@ -219,18 +229,20 @@ class Redactor:
         found: Mapping[str, Any] = untagged(clean, MAX_DEPTH + 8)
         return found
 
-    def _dict(self, value: dict[str, Any], shorter_than: int | None = None) -> dict[str, Any]:
+    def _dict(
+        self, value: dict[str, Any], name: str, shorter_than: int | None = None
+    ) -> dict[str, Any]:
         if value.get(TAG) in ("bytes", "str") and type(encoded := value.get("v")) is str:
             # The forms of bytes, and of texts with NUL in them.
             data = b64decode(encoded)
             clean = self.raw(data)
             return value if clean is data else {**value, "v": b64encode(clean).decode()}
-        named = _field_name(value)
+        named = _field_name(value) or name
         changed = False
         items: list[tuple[str, Any]] = []
         for key, item in value.items():
             if shorter_than is None or (type(item) is str and len(item) < shorter_than):
-                new = self.value(item, named if named and key in _VALUE_FIELDS else key)
+                new = self.value(item, _called(key, named))
             else:
                 new = item
             new_key = self.text(key) if len(key) >= _SHORTEST_KEY else key
@@ -245,6 +257,18 @@ def _scanner(kinds: frozenset[str] | None, extra: tuple[Rule, ...]) -> Scanner:
     from holdfast.redaction.scanner import Scanner
 
     return Scanner(kinds, extra)
+
+
+def _promises(name: str) -> bool:
+    return kind_of_name(name) is not None or name.lower() in COOKIES
+
+
+def _called(key: str, named: str) -> str:
+    """Return what an item of a dict is called, whose own name is ``named``."""
+    if named and key in _VALUE_FIELDS:
+        return named
+    # By itself it is a word of many meanings, among credentials it is not.
+    return f"{named}_{key}" if key in _SHORT_NAMES and kind_of_name(named) else key
 
 
 def _field_name(value: dict[str, Any]) -> str:

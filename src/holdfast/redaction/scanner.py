@@ -124,7 +124,9 @@ def _inside(text: str, at: int) -> bool:
     """Tell whether a place is in the middle of a word, as far as one look tells."""
     if at <= 0 or text[at - 1] not in NAME_CHARACTERS or text[at - 1] == ".":
         return False
-    return text[at - 1] != "m" and text[at - 2 : at - 1] != "\\" and text[at - 3 : at - 2] != "%"
+    if text[at - 1] == "m" or text[at - 2 : at - 1] == "\\" or text[at - 3 : at - 2] == "%":
+        return False
+    return text[max(0, at - 6) : at - 4] != "\\u"
 
 
 def _by_word(text: str, lower: bytes, word: bytes, rule: Rule) -> Iterator[Finding]:

@@ -48,6 +48,7 @@ _IN_CODE: Final = re.compile(
     r"[A-Za-z_]+[0-9]{1,3}|[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+|[A-Za-z0-9]*_[A-Za-z0-9_]*|"
     r".*[(\[].*|[A-Za-z0-9_.]+(?:[=+*/<>-]+|&&|\|\|)[A-Za-z0-9_.]+"
 )
+_KEY_LINE: Final = re.compile(r"[A-Za-z0-9+/]{24}")
 _VARIED: Final = 7
 
 
@@ -75,7 +76,9 @@ def is_login(secret: str) -> bool:
 
 def is_bearer(secret: str) -> bool:
     """Tell a bearer token from the next word of a sentence."""
-    return not is_stand_in(secret) and not is_name_like(secret) and entropy(secret) > 2.5
+    if is_stand_in(secret) or is_name_like(secret) or entropy(secret) <= 2.5:
+        return False
+    return len(secret) >= 20 or _changes(secret) >= 4
 
 
 def is_basic(secret: str) -> bool:
@@ -84,7 +87,7 @@ def is_basic(secret: str) -> bool:
         plain = b64decode(secret + "=" * (-len(secret) % 4), validate=True)
     except NotBase64:
         return False
-    return b":" in plain and plain.isascii()
+    return b":" in plain and plain.isascii() and plain.decode().isprintable()
 
 
 def is_cookie(secret: str) -> bool:
@@ -94,6 +97,11 @@ def is_cookie(secret: str) -> bool:
         len(one) >= 16 and not is_stand_in(one) and not is_name_like(one) and entropy(one) > 2.8
         for one in values
     )
+
+
+def is_key(secret: str) -> bool:
+    """Tell a private key from the frame of one."""
+    return _KEY_LINE.search(secret) is not None
 
 
 def is_named_secret(value: str, *, password: bool, trust: Trust) -> bool:

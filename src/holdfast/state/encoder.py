@@ -233,7 +233,7 @@ class _Encoding:
         marks = False
         parts = value.copy()
         if self.screen is not None:
-            parts = self.screen.fields(parts, shorter_than=self.inline)
+            parts = self.screen.fields(parts, name=keys[-1], shorter_than=self.inline)
         for key in [key for key, item in parts.items() if not _simple(item)]:
             text, marked = self.item(parts[key], (*keys, key), room - 1)
             parts[key] = orjson.Fragment(text)

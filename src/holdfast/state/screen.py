@@ -20,8 +20,8 @@ class Screen(Protocol):
     def items(self, values: list[Any], *, name: str, before: tuple[Any, ...]) -> list[Any]:
         """Look through elements of a list; ``before`` is the one in front of them, or nothing."""
 
-    def fields(self, value: dict[str, Any], *, shorter_than: int) -> dict[str, Any]:
-        """Look at the keys of a dict and at the short texts directly in it."""
+    def fields(self, value: dict[str, Any], *, name: str, shorter_than: int) -> dict[str, Any]:
+        """Look at the keys of a dict and at the short texts directly in it; ``name`` leads to it."""
 
     def text(self, text: str, name: str = "") -> str:
         """Look through a text."""
