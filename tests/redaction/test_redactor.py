@@ -146,6 +146,23 @@ def test_the_end_of_a_line_is_no_part_of_a_password(redactor: Redactor) -> None:
     assert clean["password"].endswith("]\n")
 
 
+@pytest.mark.parametrize("size", [5, 21, 39])
+@pytest.mark.parametrize("field", ["text", "delta"])
+def test_a_secret_that_reaches_over_blocks_is_found(
+    redactor: Redactor, token: str, field: str, size: int
+) -> None:
+    text = f"the key {token} and {token}, {'x ' * 30}"
+    blocks = [{field: text[at : at + size]} for at in range(0, len(text), size)]
+    clean = redactor.value({"content": ["before", *blocks, "behind"]})["content"]
+    assert "".join(one[field] for one in clean[1:-1]) == redactor.text(text)
+    assert [clean[0], clean[-1]] == ["before", "behind"]
+    back = filled(clean, among([token], KEY))
+    assert "".join(one[field] for one in back[1:-1]) == text
+    assert redactor.value(clean) is clean
+    messages = [{"role": "user", **one} for one in blocks]
+    assert redactor.value(messages) is messages
+
+
 def test_values_of_harmless_names_stay(redactor: Redactor) -> None:
     value = {
         "max_tokens": "100000000",

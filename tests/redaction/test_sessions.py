@@ -436,6 +436,22 @@ def test_a_flag_is_brought_together_with_an_argument_that_is_added_later() -> No
     assert added == grown
 
 
+def test_a_secret_that_arrives_in_pieces_is_found_when_it_is_whole() -> None:
+    token = corpus.TOKENS["github-token"][0](Random(15))
+    encoder = StateEncoder(screen=Redactor(b"k"))
+    chunks: dict[bytes, bytes] = {}
+    pieces = [{"delta": "word " * 200}]
+    for at in range(0, len(token), 5):
+        pieces.append({"delta": token[at : at + 5]})
+        encoded = encoder.encode({"pieces": pieces})
+        encoder.accept(encoded)
+        chunks.update({digest: bytes(data) for digest, data in encoded.chunks.items()})
+    payload = Payload(encoded.manifest, encoded.refs)
+    stored = decode_state(payload, lambda wanted: {one: chunks[one] for one in wanted}).state
+    assert stored["pieces"] == Redactor(b"k").value(pieces)
+    assert "".join(one["delta"] for one in stored["pieces"]).endswith("]")
+
+
 # The command line ---------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.redaction.blocks import mended, runs
 from holdfast.redaction.names import CONTEXTUAL, COOKIES, kind_of_name, kind_of_plural
 from holdfast.redaction.placeholders import (
     MARK,
@@ -202,6 +203,7 @@ class Redactor:
 
     def items(self, values: list[Any], *, name: str, before: tuple[Any, ...] = ()) -> list[Any]:
         """Return elements of a list without their secrets; ``before`` is the one in front of them."""
+        given, values = values, self._mended(values)
         pair = not before and len(values) == 2
         changed = False
         items: list[Any] = []
@@ -212,7 +214,33 @@ class Redactor:
             new = self.value(item, called)
             changed = changed or new is not item
             items.append(new)
-        return items if changed else values
+        return items if changed or values is not given else given
+
+    def reaches_back(self, before: list[Any], values: list[Any]) -> bool:
+        """Tell whether a secret begins in the elements of a list before these, and ends in one of them."""
+        for start, end, field in runs([*before, *values]):
+            if start < len(before) < end:
+                texts = [one[field] for one in [*before, *values][start:end]]
+                border = sum(map(len, texts[: len(before) - start]))
+                return any(one.start < border < one.end for one in self.find("".join(texts)))
+        return False
+
+    def _mended(self, values: list[Any]) -> list[Any]:
+        """Return a list without the secrets that reach from one block to the next."""
+        new = values
+        for start, end, field in runs(values):
+            texts = mended(
+                [one[field] for one in values[start:end]],
+                self.find,
+                lambda kind, secret: str(self.placeholder(kind, secret)),
+            )
+            if texts is not None:
+                blocks = [
+                    {**one, field: text} for one, text in zip(values[start:end], texts, strict=True)
+                ]
+                new = values[:] if new is values else new
+                new[start:end] = blocks
+        return new
 
     def fields(self, value: dict[str, Any], *, name: str, shorter_than: int) -> dict[str, Any]:
         """Return a dict with its keys and the short texts directly in it redacted, nothing below."""

@@ -37,6 +37,8 @@ INLINE_BYTES: Final = 512
 ROOT_INLINE_BYTES: Final = 1024
 MAX_SEQUENCES: Final = 256
 REMEMBERED_BYTES: Final = 8 * 1024 * 1024
+# So many elements before the new ones of a list are shown to a screen.
+_LOOK_BACK: Final = 32
 _BYTES_TAG: Final = len('{"$t":"bytes","v":""}')
 
 Keys: TypeAlias = tuple[str, ...]
@@ -290,7 +292,11 @@ class _Encoding:
         value = value[:]
         old = self.old.get(keys)
         if old is not None and isinstance(old.known, KnownList) and old.known.begins(value):
-            return self.grown_list(value, keys, room, old, old.known, source), True
+            start = len(old.known)
+            if self.screen is None or not self.screen.reaches_back(
+                value[max(0, start - _LOOK_BACK) : start], value[start:]
+            ):
+                return self.grown_list(value, keys, room, old, old.known, source), True
         known = self.outlined(value, None, source)
         items, tags = self.items(value, 0, keys, room, source)
         size = len(items) + 1

@@ -20,6 +20,9 @@ class Screen(Protocol):
     def items(self, values: list[Any], *, name: str, before: tuple[Any, ...]) -> list[Any]:
         """Look through elements of a list; ``before`` is the one in front of them, or nothing."""
 
+    def reaches_back(self, before: list[Any], values: list[Any]) -> bool:
+        """Tell whether new elements of a list change what is to be stored of those before them."""
+
     def fields(self, value: dict[str, Any], *, name: str, shorter_than: int) -> dict[str, Any]:
         """Look at the keys of a dict and at the short texts directly in it; ``name`` leads to it."""
 
