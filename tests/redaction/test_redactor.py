@@ -188,6 +188,21 @@ def test_secrets_in_keys_and_in_bytes_are_found(redactor: Redactor, token: str) 
     assert clean["raw"].endswith(b"\xff")
 
 
+def test_two_keys_stay_two(redactor: Redactor, token: str) -> None:
+    placeholder = redactor.text(token)
+    for value in ({placeholder: "a", token: "b"}, {token: "b", placeholder: "a"}):
+        clean = redactor.value(value)
+        assert sorted(clean.values()) == ["a", "b"]
+        assert clean[placeholder] == "a"
+        assert token not in clean
+        assert redactor.value(clean) is clean
+        back = filled(clean, among([token], KEY))
+        assert sorted(back.values()) == ["a", "b"]
+        assert token in back
+    both = {placeholder: "a", token: "b"}
+    assert filled(both, among([token], KEY)) == both
+
+
 def test_a_document_without_secrets_is_handed_back_itself(redactor: Redactor) -> None:
     document = {"at": datetime.now(UTC), "path": Path("a"), "n": (1, 2)}
     assert redactor.document(document) is document

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 _DIGITS: Final = 16
+_LONGEST_KIND: Final = 36
 MARK: Final = "[redacted:"
 # Stands for placeholders while secrets are looked for: in no token, yet within anything with a frame.
 FILLER: Final = "\ue000"
@@ -97,6 +98,15 @@ def cut(findings: Iterable[Finding], spans: Iterable[tuple[int, int]]) -> Iterat
             yield Finding(one.kind, start, one.end)
 
 
+def numbered(text: str, number: int) -> str:
+    """Return a text with other placeholders for the same secrets."""
+
+    def other(match: re.Match[str]) -> str:
+        return str(Placeholder(f"{match[1][:_LONGEST_KIND]}-{number}", match[2]))
+
+    return PATTERN.sub(other, text)
+
+
 def filled(value: Any, rehydrate: Rehydrate) -> Any:
     """Return a value with its placeholders replaced by what ``rehydrate`` knows.
 
@@ -108,12 +118,15 @@ def filled(value: Any, rehydrate: Rehydrate) -> Any:
             return value
         return PATTERN.sub(lambda match: _known(match, rehydrate), value)
     if isinstance(value, dict):
-        items = [(filled(key, rehydrate), filled(item, rehydrate)) for key, item in value.items()]
-        same = all(
-            new_key is key and new is old
-            for (new_key, new), (key, old) in zip(items, value.items(), strict=True)
-        )
-        return value if same else dict(items)
+        items: dict[Any, Any] = {}
+        changed = False
+        for key, item in value.items():
+            new, new_key = filled(item, rehydrate), filled(key, rehydrate)
+            if new_key is not key and (new_key in value or new_key in items):
+                new_key = key  # what stands there already keeps its place
+            changed = changed or new is not item or new_key is not key
+            items[new_key] = new
+        return items if changed else value
     if isinstance(value, (list, tuple, set, frozenset)):
         parts = [filled(item, rehydrate) for item in value]
         same = all(new is old for new, old in zip(parts, value, strict=True))

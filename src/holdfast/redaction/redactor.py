@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.redaction.blocks import mended, runs
@@ -22,6 +23,7 @@ from holdfast.redaction.placeholders import (
     cut,
     digest_of,
     masked,
+    numbered,
 )
 from holdfast.state.tags import MARK as TAG
 from holdfast.state.tags import MAX_DEPTH, tagged, untagged
@@ -267,16 +269,22 @@ class Redactor:
             return value if clean is data else {**value, "v": b64encode(clean).decode()}
         named = _field_name(value) or name
         changed = False
-        items: list[tuple[str, Any]] = []
+        items: dict[str, Any] = {}
         for key, item in value.items():
             if shorter_than is None or (type(item) is str and len(item) < shorter_than):
                 new = self.value(item, _called(key, named))
             else:
                 new = item
             new_key = self.text(key) if len(key) >= _SHORTEST_KEY else key
+            if new_key is not key and (new_key in value or new_key in items):
+                new_key = next(
+                    other
+                    for number in count(2)
+                    if (other := numbered(new_key, number)) not in value and other not in items
+                )
             changed = changed or new is not item or new_key is not key
-            items.append((new_key, new))
-        return dict(items) if changed else value
+            items[new_key] = new
+        return items if changed else value
 
 
 @lru_cache(maxsize=8)
