@@ -17,7 +17,7 @@ import pytest
 from holdfast.crypto import KeyRing
 from holdfast.crypto.envelope import Envelopes, as_text, from_text
 from holdfast.crypto.keys import keys_from
-from holdfast.errors import SealBroken
+from holdfast.errors import IntegrityError, SealBroken
 from holdfast.model import CheckpointQuery, EffectOutcome, EffectQuery, NewEffect
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.document import SEALED_START
@@ -173,10 +173,15 @@ def rewrite(
     store: SealedStore, table: Table, at: Place, change: Callable[[Row], Row | None]
 ) -> None:
     """Change sealed columns past the key, and the chain with them, which would tell before the seal does."""
+
+    def changed(row: Row, altered: IntegrityError | None = None) -> Row | None:
+        assert altered is None
+        return change(row)
+
     if table is CHECKPOINTS:
-        store.inner.reseal_checkpoints(at.session, change)
+        store.inner.reseal_checkpoints(at.session, changed)
     else:
-        store.inner.reseal(table, change, after=(), limit=9)
+        store.inner.reseal(table, changed, after=(), limit=9)
 
 
 def envelopes(table: Table, row: Row) -> dict[Field, str]:

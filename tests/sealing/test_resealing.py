@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from holdfast.crypto import KeyRing
+from holdfast.errors import IntegrityError
 from holdfast.stores import open_store
 from holdfast.stores.sealed import SealedStore
 from holdfast.stores.sealed_tables import SESSIONS, Resealing, Row
@@ -29,11 +30,11 @@ def test_an_update_beside_a_rotation_is_not_lost(url: str, ring: KeyRing) -> Non
 
         worker = threading.Thread(target=update)
 
-        def change(row: Row) -> Row | None:
+        def change(row: Row, altered: IntegrityError | None = None) -> Row | None:
             # The row was read, and is not written yet.
             worker.start()
             updated.wait(SECONDS)
-            return seal_again(row)
+            return seal_again(row, altered)
 
         _, changed = rotating.reseal(SESSIONS, change, after=(), limit=1)
         worker.join()
