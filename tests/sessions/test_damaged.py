@@ -229,3 +229,23 @@ def test_a_sweep_frees_nothing_that_a_damaged_row_may_need(tmp_path: Path, verif
         report = manager.gc()
         assert (report.in_quarantine, report.chunks, report.snapshots) == (0, 1, 1)
         assert manager.verify(deep=True).ok
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_a_fork_of_what_is_damaged_is_refused_and_the_last_good_one_named(
+    manager: SessionManager, tmp_path: Path, content: bool
+) -> None:
+    with manager.create_session(agent_type="implementer") as session:
+        good, _ = (
+            session.save_checkpoint(f"n{number}", state={"text": f"{number} of many words " * 400})
+            for number in range(2)
+        )
+        newest = "DELETE FROM chunks WHERE rowid = (SELECT max(rowid) FROM chunks)"
+        run(tmp_path, newest if content else ALTERED.format("n1"))
+        with pytest.raises(
+            IntegrityError, match="The last good checkpoint before it is 'n0'"
+        ) as raised:
+            session.fork("n1")
+        assert raised.value.last_good == good.id
+        assert [one.id for one in manager.list_sessions()] == [session.id]
+        assert session.fork("n0").state == session.load_checkpoint("n0").state

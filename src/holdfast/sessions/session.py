@@ -309,7 +309,7 @@ class Session(SteppingSession):
 
         The new session is held by this process; whoever holds this one is not disturbed. Using
         ``with_latest`` it goes on from the latest resumable checkpoint, and has the other one to
-        roll back to.
+        roll back to. A damaged checkpoint is refused with an `IntegrityError` that names the last good one.
         """
         source = (
             get_checkpoint_record(self._store, self.id, reference)
@@ -334,6 +334,9 @@ class Session(SteppingSession):
         copied = {source.id}
         if with_latest:
             copied.add(self.latest_checkpoint(resumable=True).id)
+        for one in sorted(copied):
+            # Nobody could go on from a copy of what is damaged, and the refusal names the last good one.
+            self._store.load(one)
         record = self._store.copy_session(self.id, draft, checkpoint_ids=sorted(copied))
         hold = self._around.leases.adopt(record)
         return Session(self._store, record, self._around, hold)
