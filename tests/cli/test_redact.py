@@ -46,6 +46,27 @@ def test_secrets_are_told_by_kind_and_place_and_not_shown(cli: CommandLine) -> N
     assert sorted(path.name for path in (cli.project / ".agents").iterdir()) == before
 
 
+def test_names_and_keys_are_looked_at_too(cli: CommandLine) -> None:
+    dice = Random(2)
+    tokens = [corpus.TOKENS["github-token"][0](dice) for _ in range(4)]
+    with SessionManager.open(redact=True) as manager:
+        session = manager.create_session(f"deployer {tokens[0]}")
+        session.save_checkpoint(f"before {tokens[1]}", state={"a": 1})
+        session.step(f"deploy {tokens[2]}", lambda: 1)
+        session.step("notify", lambda: 1, key=f"notify {tokens[3]}")
+    answer = cli("redact", "--check", "--json")
+    assert answer.code == 1
+    places = {(one["where"], one["path"]) for one in answer.json["redact"]["secrets"]}
+    assert {
+        ("session", "$.agent_type"),
+        ("agent", "$.agent_type"),
+        ("checkpoint", "$.name"),
+        ("effect", "$.name"),
+        ("effect", "$.key"),
+    } <= places
+    assert [token for token in tokens if token in answer.out] == []
+
+
 def test_files_are_looked_into_on_request(cli: CommandLine) -> None:
     token = corpus.TOKENS["github-token"][0](Random(1))
     (cli.project / "notes.txt").write_text(f"use {token}\n")

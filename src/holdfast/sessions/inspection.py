@@ -31,7 +31,8 @@ _NUL_WITHIN: Final = 8192
 class StoredSecret:
     """A secret that is stored: of which kind, and where; not what it is.
 
-    ``where`` is state, context, description, metadata, session, agent, log, effect, write or file.
+    ``where`` is state, context, checkpoint, description, metadata, session, agent, log, effect, write or
+    file. Names and keys are looked at too: they are stored as given, redaction or not.
     """
 
     kind: str
@@ -67,24 +68,32 @@ class _Inspection:
 
     def run(self) -> Iterator[StoredSecret]:
         session = self.copy.session
-        about = {
+        about: dict[str, Any] = {
+            "agent_type": session.agent_type,
             "task_description": session.task_description,
             "pause_reason": session.pause_reason,
             "metadata": session.metadata,
         }
         yield from self.found(about, "session")
         for agent in self.copy.agents:
-            yield from self.found({"metadata": agent.metadata}, "agent")
+            who = {"name": agent.name, "agent_type": agent.agent_type, "metadata": agent.metadata}
+            yield from self.found(who, "agent")
         for one in self.copy.checkpoints:
             names = {"checkpoint_id": one.id, "checkpoint": self.redactor.text(one.name)}
+            called = {"name": one.name, "label": one.label, "external_id": one.external_id}
+            yield from self.found(called, "checkpoint", **names)
             yield from self.found(one.description, "description", **names)
             yield from self.found(one.metadata, "metadata", **names)
             payload = self.store.read_payload(one.id)
             if payload is not None:
                 yield from self.found_in_payload(payload, "state", **names)
         for write in self.copy.writes:
-            yield from self.found_in_payload(write.record.payload, "write")
+            record = write.record
+            about = {"task_path": record.task_path, "channel": record.channel}
+            yield from self.found(about, "write")
+            yield from self.found_in_payload(record.payload, "write")
         for effect in self.copy.effects:
+            yield from self.found({"name": effect.name, "key": effect.key}, "effect")
             yield from self.found(effect.error, "effect")
             if effect.payload is not None:
                 yield from self.found_in_payload(effect.payload, "effect")

@@ -19,10 +19,10 @@ from holdfast.cli.output import answer, one_line, plural, print_line
 def command(ctx: click.Context, common: Common, check: bool, files: bool) -> None:
     """Find secrets that are stored already.
 
-    Looks through states, metadata, descriptions, logs and recorded effects of all sessions, and says of
-    which kind each secret is and where it is stored, not what it is. What is saved by commands and
-    hooks has none, unless redaction was turned off. Changes nothing. The exit code is 1 when there
-    are any.
+    Looks through states, metadata, descriptions, logs and recorded effects of all sessions, and the
+    names of checkpoints, agents and steps, which are stored as given. Says of which kind each secret
+    is and where it is stored, not what it is. What is saved by commands and hooks has none besides,
+    unless redaction was turned off. Changes nothing. The exit code is 1 when there are any.
 
     \b
     Examples:
