@@ -13,7 +13,7 @@ from holdfast import SessionManager
 from holdfast.doctor import salvage
 from holdfast.errors import LogDamaged, NotADatabase
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite_log import FRAME, read_frames, read_header
+from holdfast.stores.sqlite_log import FRAME, is_damaged, read_frames, read_header
 
 
 def left_by_a_killed_writer(
@@ -200,6 +200,8 @@ def test_a_log_that_starts_over_is_no_alarm(tmp_path: Path) -> None:
                 SqliteStore(path).close()
                 beside.close()
             SqliteStore(path).close()
+        # Whoever starts it over says so before the first new frame is there.
+        assert not is_damaged(Path(f"{path}-wal"), lambda: 0)
     assert len(stored(path)) == 30
 
 
