@@ -58,6 +58,8 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── DigestMismatch
     │   ├── CheckpointAltered
     │   ├── CheckpointQuarantined
+    │   ├── EffectAltered
+    │   ├── WriteAltered
     │   ├── StateCorrupt
     │   ├── StateTooLarge
     │   ├── LogDamaged
@@ -503,6 +505,18 @@ class CheckpointQuarantined(IntegrityError):
     """The checkpoint failed verification and is not used until it verifies again."""
 
     code = "checkpoint_quarantined"
+
+
+class EffectAltered(IntegrityError):
+    """What is recorded of a step does not fit its sums: altered, or moved from another. It was not run."""
+
+    code = "effect_altered"
+
+
+class WriteAltered(IntegrityError):
+    """A pending write does not fit its sum: altered, or moved from another place."""
+
+    code = "write_altered"
 
 
 class StateCorrupt(IntegrityError):

@@ -1,6 +1,6 @@
 """Verification: does everything that is stored still say what was saved?
 
-Plain verification reads every checkpoint and every result back. The deep one also asks whether anything
+Plain verification reads every checkpoint and every effect back. The deep one also asks whether anything
 was altered, taken out or put in: it re-derives every link of every session's hash chain, hashes chunks
 that nothing needs at present, reads pending writes, and lets the database look at its own structures. It
 acts on what it finds, without removing anything: a checkpoint that fails is in quarantine until it
@@ -15,14 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from holdfast.errors import AccessDenied, DigestMismatch, IntegrityError, StoreReadOnly
+from holdfast.errors import (
+    AccessDenied,
+    DigestMismatch,
+    EffectAltered,
+    IntegrityError,
+    StoreReadOnly,
+    WriteAltered,
+)
 from holdfast.model import (
     Chain,
     CheckpointQuery,
     EffectQuery,
     EffectRecord,
     SessionCopy,
-    WriteCopy,
+    WriteRecord,
 )
 from holdfast.state import decode_state
 from holdfast.state.cache import ChunkCache
@@ -189,7 +196,7 @@ class _Verification:
             self._breaks(chain)
         self._checkpoints((one.id for one in copy.checkpoints), session_id)
         for write in copy.writes:
-            self._write(write, session_id)
+            self._write(write.record, session_id, write.namespace)
         for effect in copy.effects:
             self._effect(effect)
 
@@ -227,11 +234,25 @@ class _Verification:
         self._checkpoints(iter([*ids, *chain.unlinked]), session_id)
         try:
             copy = self.store.read_session(session_id)
+        except (EffectAltered, WriteAltered):
+            # One that was altered hides none of the others. Effects are looked at later.
+            self._writes_by_place(session_id)
+            return
         except IntegrityError as error:
             self.damaged.append(Damage(None, error.code, str(error), session_id))
             return
         for write in () if copy is None else copy.writes:
-            self._write(write, session_id)
+            self._write(write.record, session_id, write.namespace)
+
+    def _writes_by_place(self, session_id: str) -> None:
+        for place in self.store.write_places():
+            if place[0] != session_id:
+                continue
+            try:
+                for record in self.store.read_writes([place]).get(place, ()):
+                    self._write(record, *place[:2])
+            except IntegrityError as error:
+                self.damaged.append(Damage(None, error.code, str(error), session_id))
 
     def _unreadable_sessions(self) -> None:
         """Name the sessions whose own rows cannot be read."""
@@ -241,7 +262,7 @@ class _Verification:
                 self.damaged.append(Damage(None, error.code, str(error), session_id))
 
     def _strays(self) -> None:
-        """Look for checkpoints whose session is not there."""
+        """Look for checkpoints and pending writes whose session is not there."""
         seen = {*self.good, *(one.checkpoint_id for one in self.damaged)}
         for checkpoint_id in self.store.iter_checkpoint_ids():
             if checkpoint_id in seen:
@@ -256,13 +277,16 @@ class _Verification:
                     self._checkpoints(iter([one.id]), one.session_id)
                     reason = f"its session {one.session_id!r} is not there"
                     self.damaged.append(Damage(one.id, CHAIN_BROKEN, reason, one.session_id))
+        for session_id in sorted({place[0] for place in self.store.write_places()}):
+            if not self.store.session_usage([session_id]):
+                reason = "it is not there, and there are pending writes of it"
+                self.damaged.append(Damage(None, WriteAltered.code, reason, session_id))
 
-    def _write(self, write: WriteCopy, session_id: str) -> None:
-        record = write.record
+    def _write(self, record: WriteRecord, session_id: str, namespace: str) -> None:
         try:
             decode_state(record.payload, self.store.read_chunks, cache=self.cache)
         except IntegrityError as error:
-            place = (session_id, write.namespace, [record.external_id])
+            place = (session_id, namespace, [record.external_id])
             if record in self.store.list_writes(*place):
                 reason = f"a pending write of task {record.task_id}: {error}"
                 self.damaged.append(Damage(None, error.code, reason, session_id))
@@ -285,11 +309,11 @@ class _Verification:
 
     def _effects(self) -> int:
         try:
-            done = self.store.list_effects(EffectQuery(status="done"))
+            found = self.store.list_effects(EffectQuery())
         except IntegrityError:
             # One that cannot be opened hides none of the others.
-            return sum(self._effect_at(*place) for place in self.store.done_effects())
-        return sum(map(self._effect, done))
+            return sum(self._effect_at(*place) for place in self.store.effect_places())
+        return sum(map(self._effect, found))
 
     def _effect_at(self, session_id: str, key: str, occurrence: int) -> bool:
         place = (session_id, key, occurrence)

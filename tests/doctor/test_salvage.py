@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.doctor import SalvageReport, salvage
-from holdfast.errors import InvalidUrl, NotADatabase, StoreUnavailable
+from holdfast.errors import EffectUnknown, InvalidUrl, NotADatabase, StoreUnavailable
 
 PAGE = 4096
 SESSIONS = ("first", "second", "third")
@@ -238,3 +238,19 @@ def test_other_projects_go_on_while_one_is_damaged(tmp_path: Path) -> None:
     with SessionManager.open(tmp_path / "two" / "sessions.db", project_dir=tmp_path) as manager:
         assert manager.verify().ok
         assert manager.resume_session("first").save_checkpoint("goes on", state={}).id
+
+
+def test_an_effect_that_was_altered_is_not_run_again_by_itself(tmp_path: Path) -> None:
+    path, target = tmp_path / "s.db", tmp_path / "new.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.create_session(agent_type="t", session_id="one")
+        session.step("charge", lambda: "paid", key="charge")
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE effects SET status = 'failed', error = '{\"began\": false}'")
+    connection.close()
+    report = salvage(path, target)
+    assert [one.effect_key for one in report.lost] == ["charge"]
+    with SessionManager.open(target, workspace=False) as manager:
+        assert manager.verify(deep=True).ok
+        with pytest.raises(EffectUnknown):
+            manager.resume_session("one").step("charge", lambda: "again", key="charge")

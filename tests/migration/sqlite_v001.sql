@@ -44,10 +44,12 @@ CREATE TABLE checkpoint_writes (
     manifest    TEXT NOT NULL CHECK (json_valid(manifest)),
     refs        BLOB NOT NULL DEFAULT x'',
     created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    -- Of all the columns before, but the time: whoever reads the row compares.
+    row_sum     BLOB NOT NULL,
     PRIMARY KEY (tenant, session_id, namespace, external_id, task_id, idx),
     FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
 ) STRICT;
-INSERT INTO "checkpoint_writes" VALUES('default','release','','1ef-1','task',0,'','messages','{"step":1}',X'12194EA3A0ECE5DEB44D2D37CF20A3B2A6C3ED053E3F4461101438982D8B50813E0000000000000F','2026-01-02T03:04:05.678901Z');
+INSERT INTO "checkpoint_writes" VALUES('default','release','','1ef-1','task',0,'','messages','{"step":1}',X'12194EA3A0ECE5DEB44D2D37CF20A3B2A6C3ED053E3F4461101438982D8B50813E0000000000000F','2026-01-02T03:04:05.678901Z',X'28B90F1572A0624C1751CE2CF097B80504AF5A00B0D805DAA690EC8D9685AE6D');
 CREATE TABLE chunks (
     tenant TEXT NOT NULL DEFAULT 'default',
     digest BLOB NOT NULL CHECK (length(digest) = 33),
@@ -74,6 +76,9 @@ CREATE TABLE effects (
     error       TEXT CHECK (error IS NULL OR json_valid(error)),
     started_at  TEXT NOT NULL,
     finished_at TEXT,
+    -- Of how the attempt began and of what came of it, each with its place; times are in neither.
+    begun_sum   BLOB NOT NULL,
+    outcome_sum BLOB NOT NULL,
     PRIMARY KEY (tenant, session_id, key, occurrence),
     FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
 ) STRICT;
@@ -82,7 +87,7 @@ CREATE TABLE schema_migrations (
     checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL
 ) STRICT;
-INSERT INTO "schema_migrations" VALUES(1,'sha256:c1bdfe44295eccc94662221e66885852dfd752d14f7d86d9c4f2e09ee950b8a5','2026-11-15T16:30:21.709504Z');
+INSERT INTO "schema_migrations" VALUES(1,'sha256:b27e9e6fd5ade985256c061095175372da7b0ec2686c298613d35acf431644e7','2026-11-16T07:31:24.668092Z');
 CREATE TABLE sealing (
     tenant    TEXT PRIMARY KEY NOT NULL,
     seal      TEXT NOT NULL,

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import IntegrityError
-from holdfast.model import EffectQuery
 from holdfast.state import decode_state
 from holdfast.stores import Store
 from holdfast.stores.chain import breaks
-from holdfast.stores.sqlite_salvage import forget, listed
+from holdfast.stores.sqlite_salvage import forget, forget_result, listed
 from holdfast.verification import verify_store
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ class LeavingOut:
         for session_id in self._sessions:
             self._session(session_id)
             self._log(session_id)
-        for place in listed(self._path, "write_places", (self._store.tenant,)):
-            self._writes(*place)
+            self._writes(session_id)
 
     def _chain(self, session_id: str, *, has_end: bool) -> None:
         """Name links that are gone. The salvaged chain will show no trace of them."""
@@ -94,19 +92,10 @@ class LeavingOut:
             if one.session_id is not None and one.effect_key is not None:
                 self._forget_result(one.session_id, one.effect_key, one.occurrence)
             self.lost.append(Lost(one.checkpoint_id, one.reason, one.session_id, one.effect_key))
-        for session_id, stored_key, occurrence in listed(
-            self._path, "effect_errors", (self._store.tenant,)
-        ):
-            key = self._sealed.rows.opened_effect_key(stored_key) if self._sealed else stored_key
-            try:
-                self._store.list_effects(EffectQuery(session_id, key, occurrence))
-            except IntegrityError as error:
-                self._forget_result(session_id, key, occurrence)
-                self.lost.append(Lost(None, str(error), session_id, key))
 
     def _forget_result(self, session_id: str, key: str, occurrence: int | None) -> None:
         stored_key = self._sealed.rows.effect_key(key) if self._sealed else key
-        self._forget("result", session_id, stored_key, occurrence)
+        forget_result(self._path, (session_id, stored_key, occurrence), self._store.sums)
 
     def _agent(self, agent_id: str) -> None:
         with self._or(lambda error: Lost(None, str(error), agent_id=agent_id)) as damaged:
@@ -156,21 +145,23 @@ class LeavingOut:
                 self.lost.append(Lost(None, str(error), session_id))
                 self.logs += 1
 
-    def _writes(self, session_id: str, namespace: str, external_id: str) -> None:
-        for stored in self._inner.list_writes(session_id, namespace, [external_id]):
-            task = stored.task_id
+    def _writes(self, session_id: str) -> None:
+        # Row by row: one that was altered hides none of the others.
+        for *row, _ in listed(self._path, "writes", (self._store.tenant, session_id)):
+            namespace, external_id, task = row[1:4]
 
             def named(error: IntegrityError, task: str = task) -> Lost:
                 return Lost(None, f"a pending write of task {task}: {error}", session_id)
 
             with self._or(named) as damaged:
+                stored = self._inner.sums.check_write(tuple(row))
                 rows = self._sealed.rows if self._sealed else None
                 opened = (
                     stored if rows is None else rows.opened_write(stored, session_id, namespace)
                 )
                 decode_state(opened.payload, self._store.read_chunks)
             if damaged:
-                self._forget("write", session_id, namespace, external_id, task, stored.index)
+                self._forget("write", session_id, namespace, external_id, task, row[5])
 
     @contextmanager
     def _or(self, named: Callable[[IntegrityError], Lost]) -> Iterator[list[Lost]]:

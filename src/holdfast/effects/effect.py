@@ -132,6 +132,10 @@ def recorded_result(record: EffectRecord, store: Store) -> Any:
     """Return what a recorded step returned, or raise what stands against that."""
     if record.status != "done":
         refuse(record)
+    if record.payload is None and record.error is None:
+        raise StateCorrupt(
+            f"the step {shown(record)} is recorded as done, and its result is gone. It was not run again"
+        )
     if record.payload is None:
         raise ResultNotStorable(without_result(shown(record), (record.error or {}).get("message")))
     found = decode_state(record.payload, store.read_chunks, cache=store.cache).state

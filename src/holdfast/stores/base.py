@@ -25,6 +25,7 @@ from holdfast.stores.base_checkpoints import CheckpointStore, first
 from holdfast.stores.base_packs import PackStore
 from holdfast.stores.base_sessions import SessionStore
 from holdfast.stores.chain import RowDigest, plain_digest
+from holdfast.stores.sums import Sums
 
 if TYPE_CHECKING:
     from holdfast.crypto import Keys
@@ -45,13 +46,18 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
     """Where the data is, without secrets: fit for messages and logs."""
 
     row_digest: RowDigest = staticmethod(plain_digest)
-    """What digests the content of a checkpoint's row for the hash chain: the place for a key."""
+    """What digests rows for the hash chain and for their sums: the place for a key."""
 
     keys: Keys | None = None
     """What seals the content on its way into the database; None where nothing does."""
 
     shared: ClassVar[bool] = False
     """Whether other machines read the same store, so that files have to travel through it."""
+
+    @property
+    def sums(self) -> Sums:
+        """What gives the rows of effects and pending writes their sums, and compares them."""
+        return Sums(self.row_digest, self.tenant)
 
     @property
     def identity(self) -> tuple[Any, ...]:

@@ -274,6 +274,10 @@ class CheckpointStore(ABC):
         It is one question, however many they are and wherever they stand.
         """
 
+    @abstractmethod
+    def write_places(self) -> list[WritePlace]:
+        """Name where there are pending writes. None of them is looked at."""
+
     def list_writes(
         self, session_id: str, namespace: str, external_ids: Collection[str]
     ) -> list[WriteRecord]:

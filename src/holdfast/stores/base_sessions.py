@@ -235,12 +235,14 @@ class SessionStore(ABC):
 
     @abstractmethod
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
-        """List effects in the order of their last start."""
+        """List effects in the order of their last start.
 
-    def done_effects(self) -> list[tuple[str, str, int]]:
-        """Name all effects that are done, by session, key and occurrence. None of them is opened."""
-        done = self.list_effects(EffectQuery(status="done"))
-        return [(one.session_id, one.key, one.occurrence) for one in done]
+        Raises `EffectAltered` for one that is not as it was stored, as `begin_effect` does.
+        """
+
+    @abstractmethod
+    def effect_places(self) -> list[tuple[str, str, int]]:
+        """Name all effects by session, key and occurrence. None of them is looked at."""
 
     # Logs ------------------------------------------------------------------------------------
 

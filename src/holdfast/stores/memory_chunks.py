@@ -95,13 +95,13 @@ class MemoryChunks(MemoryTables):
         self, before: datetime
     ) -> list[tuple[dict[tuple[str, int], Any], tuple[str, int], WriteRecord]]:
         return [
-            (stored, key, record)
+            (stored, key, one.record)
             for session in self._sessions.values()
             for (namespace, external_id), stored in session.writes.items()
             if namespace not in session.lines
             or external_id not in session.lines[namespace].by_external_id
-            for key, (record, created_at) in stored.items()
-            if created_at <= before
+            for key, one in stored.items()
+            if one.created_at <= before
         ]
 
     def _all_roots(self, without: Collection[int] = ()) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect, Payload
 from holdfast.state.codec import load_document
@@ -14,6 +15,8 @@ from holdfast.stores.checks import (
     document_text,
 )
 from holdfast.stores.memory_sessions import MemorySessions
+from holdfast.stores.memory_tables import RecordedEffect
+from holdfast.stores.sums import effect_row
 
 
 class MemoryEffects(MemorySessions):
@@ -29,9 +32,9 @@ class MemoryEffects(MemorySessions):
             place = (draft.key, draft.occurrence)
             attempts = 0
             if place in session.effects:
-                present, document = session.effects[place]
+                present = self._checked(session.effects[place])
                 if present.attempt_id != draft.instead_of:
-                    return _read(present, document)
+                    return present
                 attempts = present.attempts
             self._add_chunks(outcome.chunks)
             now = self._now()
@@ -49,7 +52,8 @@ class MemoryEffects(MemorySessions):
                 started_at=now,
                 finished_at=None if outcome.status == "started" else now,
             )
-            session.effects[place] = (record, error)
+            sums = self.sums.effect(effect_row(record, error))
+            session.effects[place] = RecordedEffect(record, error, sums)
             return _read(record, error)
 
     def finish_effect(
@@ -69,16 +73,19 @@ class MemoryEffects(MemorySessions):
             found = None if session is None else session.effects.get((key, occurrence))
             if session is not None:
                 self._fence(session, fence)
-            if session is None or found is None or found[0].attempt_id != attempt_id:
+            if session is None or found is None or found.record.attempt_id != attempt_id:
                 return False
             self._add_chunks(outcome.chunks)
             changed = replace(
-                found[0],
+                found.record,
                 status=outcome.status,
                 payload=_payload(outcome),
                 finished_at=self._now(),
             )
-            session.effects[key, occurrence] = (changed, error)
+            place = (session_id, key, occurrence, attempt_id)
+            content = (outcome.status, outcome.manifest, outcome.refs, error)
+            sums = (found.sums[0], self.sums.outcome(*place, *content))
+            session.effects[key, occurrence] = RecordedEffect(changed, error, sums)
             return True
 
     def list_effects(self, query: EffectQuery) -> list[EffectRecord]:
@@ -90,15 +97,30 @@ class MemoryEffects(MemorySessions):
                 if query.session_id in (None, session_id)
                 for effect in session.effects.values()
             ]
-        stored.sort(key=lambda one: (one[0].started_at, one[0].key, one[0].occurrence))
+        stored.sort(key=_order)
         wanted = (
-            _read(record, error)
-            for record, error in stored
-            if query.key in (None, record.key)
-            and query.occurrence in (None, record.occurrence)
-            and query.status in (None, record.status)
+            self._checked(one)
+            for one in stored
+            if query.key in (None, one.record.key)
+            and query.occurrence in (None, one.record.occurrence)
+            and query.status in (None, one.record.status)
         )
         return list(islice(wanted, limit))
+
+    def effect_places(self) -> list[tuple[str, str, int]]:
+        with self._open():
+            return [
+                (session_id, one.record.key, one.record.occurrence)
+                for session_id, session in sorted(self._sessions.items())
+                for one in sorted(session.effects.values(), key=_order)
+            ]
+
+    def _checked(self, stored: RecordedEffect) -> EffectRecord:
+        self.sums.check_effect(effect_row(stored.record, stored.error), stored.sums)
+        return _read(stored.record, stored.error)
+
+
+_order = attrgetter("record.started_at", "record.key", "record.occurrence")
 
 
 def _payload(outcome: EffectOutcome) -> Payload | None:

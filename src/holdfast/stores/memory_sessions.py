@@ -16,7 +16,14 @@ from holdfast.errors import (
     SessionNotFound,
 )
 from holdfast.ids import new_id
-from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
+from holdfast.model import (
+    LogRecord,
+    NewSession,
+    SessionQuery,
+    SessionRecord,
+    SessionUsage,
+    WriteRecord,
+)
 from holdfast.stores.checks import (
     as_utc,
     check_filter,
@@ -33,6 +40,7 @@ from holdfast.stores.memory_leases import MemoryLeases
 from holdfast.stores.memory_packs import MemoryPacks
 from holdfast.stores.memory_tables import (
     Checkpoint,
+    PendingWrite,
     Session,
     by_age,
     by_seq,
@@ -253,6 +261,17 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                 )
             for checkpoint in found:
                 self._verified(checkpoint)
+            kept = {
+                (checkpoint.record.namespace, checkpoint.record.external_id) for checkpoint in found
+            }
+            taken = {
+                place: writes
+                for place, writes in source.writes.items()
+                if chosen is None or place in kept
+            }
+            for (namespace, _), writes in taken.items():
+                for write in writes.values():
+                    self._checked_write(source_id, namespace, write)
             session = self._insert_session(draft)
             ids = {checkpoint.record.id: new_id() for checkpoint in found}
             for checkpoint in found:
@@ -272,13 +291,19 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                     copy, checkpoint.document, checkpoint.payload, checkpoint.consumed_at
                 )
                 self._remember(session, made)
-            kept = {
-                (checkpoint.record.namespace, checkpoint.record.external_id) for checkpoint in found
-            }
-            for key, writes in source.writes.items():
-                if chosen is None or key in kept:
-                    session.writes[key] = dict(writes)
+            for place, writes in taken.items():
+                session.writes[place] = {
+                    at: replace(one, sum=self.sums.write(draft.id, *place, one.record))
+                    for at, one in writes.items()
+                }
             return session_record(session)
+
+    def _checked_write(self, session_id: str, namespace: str, stored: PendingWrite) -> WriteRecord:
+        """Return a stored write. Raises `WriteAltered` unless it is as it was stored."""
+        one = stored.record
+        place = (session_id, namespace, one.external_id, one.task_id, one.task_path, one.index)
+        content = (one.channel, one.payload.manifest, one.payload.refs)
+        return self.sums.check_write((*place, *content, stored.sum))
 
     def session_usage(self, session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
         for session_id in session_ids or ():

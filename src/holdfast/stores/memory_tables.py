@@ -62,6 +62,24 @@ class Line:
     by_label: dict[str, Checkpoint] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingWrite:
+    """A pending write with its time and its sum."""
+
+    record: WriteRecord
+    created_at: datetime
+    sum: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedEffect:
+    """An effect, its error as text, and its sums."""
+
+    record: EffectRecord
+    error: str | None
+    sums: tuple[bytes, bytes]
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """A session with all that goes when it goes."""
@@ -75,12 +93,10 @@ class Session:
     tombstones: dict[int, Tombstone] = field(default_factory=dict)
     lines: dict[str, Line] = field(default_factory=dict)
     logs: list[tuple[LogRecord, str | None]] = field(default_factory=list)
-    # (namespace, external id) to (task, index) to the write and its time.
-    writes: dict[tuple[str, str], dict[tuple[str, int], tuple[WriteRecord, datetime]]] = field(
-        default_factory=dict
-    )
-    # (key, occurrence) to the effect and its error as text.
-    effects: dict[tuple[str, int], tuple[EffectRecord, str | None]] = field(default_factory=dict)
+    # (namespace, external id) to (task, index) to the write.
+    writes: dict[tuple[str, str], dict[tuple[str, int], PendingWrite]] = field(default_factory=dict)
+    # By key and occurrence.
+    effects: dict[tuple[str, int], RecordedEffect] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -237,12 +253,12 @@ def roots_of(session: Session, without: Collection[int] = ()) -> Iterator[bytes]
         for checkpoint in line.stored:
             yield checkpoint.payload.refs
     for stored in session.writes.values():
-        for record, _ in stored.values():
-            if id(record) not in without:
-                yield record.payload.refs
-    for effect, _ in session.effects.values():
-        if effect.payload is not None:
-            yield effect.payload.refs
+        for one in stored.values():
+            if id(one.record) not in without:
+                yield one.record.payload.refs
+    for effect in session.effects.values():
+        if effect.record.payload is not None:
+            yield effect.record.payload.refs
 
 
 def snapshots_of(session: Session) -> set[str]:

@@ -21,6 +21,8 @@ from holdfast.stores.memory_effects import MemoryEffects
 from holdfast.stores.memory_tables import (
     Agent,
     Checkpoint,
+    PendingWrite,
+    RecordedEffect,
     Session,
     agent_record,
     by_seq,
@@ -30,6 +32,7 @@ from holdfast.stores.memory_tables import (
     visible,
 )
 from holdfast.stores.rules import not_sealed
+from holdfast.stores.sums import Sums, effect_row
 
 
 class MemoryTransfer(MemoryEffects):
@@ -56,7 +59,7 @@ class MemoryTransfer(MemoryEffects):
                 consumed={
                     one.record.id: one.consumed_at for one in found if one.consumed_at is not None
                 },
-                writes=_writes(session),
+                writes=self._writes(session),
                 effects=tuple(self.list_effects(EffectQuery(session_id))),
                 logs=tuple(log_record(*line) for line in session.logs),
             )
@@ -68,6 +71,27 @@ class MemoryTransfer(MemoryEffects):
             found.append(agent_record(self._agents[above]))
             above = found[-1].parent_id
         return tuple(reversed(found))
+
+    def _writes(self, session: Session) -> tuple[WriteCopy, ...]:
+        found = [
+            WriteCopy(
+                namespace,
+                self._checked_write(session.record.id, namespace, one),
+                one.created_at,
+            )
+            for (namespace, _), stored in session.writes.items()
+            for one in stored.values()
+        ]
+        found.sort(
+            key=lambda one: (
+                one.namespace,
+                one.record.external_id,
+                one.record.task_path,
+                one.record.task_id,
+                one.record.index,
+            )
+        )
+        return tuple(found)
 
     def read_seal(self) -> str | None:
         return self._seal
@@ -120,7 +144,7 @@ class MemoryTransfer(MemoryEffects):
                 )
                 for one in copy.checkpoints
             ]
-            session = _unheld(copy)
+            session = _unheld(copy, self.sums)
             agents = [
                 Agent(replace(one, metadata=None), document_text(one.metadata))
                 for one in copy.agents
@@ -139,7 +163,7 @@ class MemoryTransfer(MemoryEffects):
             return session_record(session)
 
 
-def _unheld(copy: SessionCopy) -> Session:
+def _unheld(copy: SessionCopy, sums: Sums) -> Session:
     """Return the session that nobody holds, with its writes and effects."""
     record = replace(
         copy.session,
@@ -152,29 +176,14 @@ def _unheld(copy: SessionCopy) -> Session:
     session = Session(record, document_text(copy.session.metadata))
     for one in copy.writes:
         stored = session.writes.setdefault((one.namespace, one.record.external_id), {})
-        stored[one.record.task_id, one.record.index] = (one.record, one.created_at)
+        row_sum = sums.write(record.id, one.namespace, one.record.external_id, one.record)
+        stored[one.record.task_id, one.record.index] = PendingWrite(
+            one.record, one.created_at, row_sum
+        )
     for effect in copy.effects:
         kept = replace(effect, session_id=record.id, error=None)
-        session.effects[effect.key, effect.occurrence] = (
-            kept,
-            document_text(effect.error, "error"),
+        error = document_text(effect.error, "error")
+        session.effects[effect.key, effect.occurrence] = RecordedEffect(
+            kept, error, sums.effect(effect_row(kept, error))
         )
     return session
-
-
-def _writes(session: Session) -> tuple[WriteCopy, ...]:
-    found = [
-        WriteCopy(namespace, record, created_at)
-        for (namespace, _), stored in session.writes.items()
-        for record, created_at in stored.values()
-    ]
-    found.sort(
-        key=lambda one: (
-            one.namespace,
-            one.record.external_id,
-            one.record.task_path,
-            one.record.task_id,
-            one.record.index,
-        )
-    )
-    return tuple(found)

@@ -8,8 +8,14 @@ from typing import Final
 
 from holdfast.ids import check_external_id, check_namespace
 from holdfast.model import NewSession, NewWrite, Payload, WritePlace, WriteRecord
-from holdfast.stores.checks import check_fence, check_place, check_session, check_write
+from holdfast.stores.checks import (
+    check_fence,
+    check_place,
+    check_session,
+    check_write,
+)
 from holdfast.stores.memory_sessions import MemorySessions
+from holdfast.stores.memory_tables import PendingWrite
 from holdfast.stores.rules import lease_lost
 
 
@@ -57,7 +63,8 @@ class MemoryWrites(MemorySessions):
                         write.channel,
                         payload,
                     )
-                    stored[key] = (record, now)
+                    row_sum = self.sums.write(session.id, namespace, external_id, record)
+                    stored[key] = PendingWrite(record, now, row_sum)
 
     def read_writes(self, places: Collection[WritePlace]) -> dict[WritePlace, list[WriteRecord]]:
         wanted = {check_place(place) for place in places}
@@ -67,8 +74,18 @@ class MemoryWrites(MemorySessions):
                 session = self._sessions.get(place[0])
                 writes = {} if session is None else session.writes.get(place[1:], {})
                 if writes:
-                    found[place] = sorted((record for record, _ in writes.values()), key=_ORDER)
+                    checked = (self._checked_write(*place[:2], one) for one in writes.values())
+                    found[place] = sorted(checked, key=_ORDER)
         return found
+
+    def write_places(self) -> list[WritePlace]:
+        with self._open():
+            return [
+                (session_id, *place)
+                for session_id, session in sorted(self._sessions.items())
+                for place in sorted(session.writes)
+                if session.writes[place]
+            ]
 
 
 _ORDER: Final = attrgetter("task_path", "task_id", "index")

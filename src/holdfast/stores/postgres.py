@@ -37,7 +37,7 @@ from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrat
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
 from holdfast.stores.postgres_prepared import Prepared
-from holdfast.stores.postgres_rows import parse_checkpoint, parse_write
+from holdfast.stores.postgres_rows import parse_checkpoint
 from holdfast.stores.postgres_sealing import PostgresSealing
 from holdfast.stores.postgres_sessions import PostgresSessions
 from holdfast.stores.postgres_statements import parse_put, uuid_or_none
@@ -203,7 +203,7 @@ class PostgresStore(
         fence: int | None = None,
     ) -> None:
         statement = statements.put_writes_statement(
-            session, namespace, external_id, writes, self.tenant, self.schema, fence=fence
+            session, namespace, external_id, writes, self.sums, self.schema, fence=fence
         )
         self._link.rows(statement, again=True)
 
@@ -220,9 +220,17 @@ class PostgresStore(
             external_ids=external_ids,
         )
         found: dict[WritePlace, list[WriteRecord]] = {}
-        for session_id, namespace, *row in rows:
-            found.setdefault((session_id, namespace, row[0]), []).append(parse_write(tuple(row)))
+        for row in rows:
+            session_id, namespace, external_id = row[:3]
+            place = (session_id, namespace, external_id)
+            found.setdefault(place, []).append(self.sums.check_write(row))
         return found
+
+    def write_places(self) -> list[WritePlace]:
+        found = self._rows("writes.places", again=True)
+        return [
+            (session_id, namespace, external_id) for session_id, namespace, external_id in found
+        ]
 
     # Upkeep ----------------------------------------------------------------------------------
 

@@ -32,8 +32,13 @@ class PostgresEffects(PostgresAccess):
 
     def begin_effect(self, draft: NewEffect) -> EffectRecord:
         check_effect(draft)
+        sums, outcome, told = self.sums, draft.outcome, outcome_params(draft.outcome)
+        place = (draft.session_id, draft.key, draft.occurrence, draft.attempt_id)
+        content = (outcome.status, outcome.manifest, outcome.refs, told["error"])
         params = {
-            **outcome_params(draft.outcome),
+            **told,
+            "beginning": sums.beginning(*place, draft.name, draft.fingerprint),
+            "outcome_sum": sums.outcome(*place, *content),
             "tenant": self.tenant,
             "session_id": draft.session_id,
             "key": draft.key,
@@ -65,8 +70,12 @@ class PostgresEffects(PostgresAccess):
         fence: int | None = None,
     ) -> bool:
         check_finish(session_id, key, outcome, fence)
+        told = outcome_params(outcome)
+        place = (session_id, key, occurrence, attempt_id)
+        content = (outcome.status, outcome.manifest, outcome.refs, told["error"])
         params = {
-            **outcome_params(outcome),
+            **told,
+            "outcome_sum": self.sums.outcome(*place, *content),
             "tenant": self.tenant,
             "session_id": session_id,
             "key": key,
@@ -96,7 +105,16 @@ class PostgresEffects(PostgresAccess):
                 params[field] = value
         parts.append(self._sql["effects.order"])
         rows = self._link.rows(Statement("\n".join(parts), params), again=True)
-        return [parse_effect(row) for row in rows]
+        return [self._checked_effect(row) for row in rows]
+
+    def effect_places(self) -> list[tuple[str, str, int]]:
+        found = self._rows("effects.places", again=True)
+        return [(session_id, key, occurrence) for session_id, key, occurrence in found]
+
+    def _checked_effect(self, row: tuple[Any, ...]) -> EffectRecord:
+        """Read a stored effect. Raises `EffectAltered` unless it is as it was stored."""
+        self.sums.check_effect(row, row[13:])
+        return parse_effect(row)
 
 
 def _number(value: int | None) -> str | None:

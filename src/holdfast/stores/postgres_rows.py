@@ -20,7 +20,6 @@ from holdfast.model import (
     NewEffect,
     Payload,
     SessionRecord,
-    WriteRecord,
 )
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.document import SEALED_START
@@ -175,13 +174,6 @@ def verified(
             raise key_required("the database")
         raise altered(record.id)
     return record, Payload(manifest, bytes(refs), record.session_id)
-
-
-def parse_write(row: Row) -> WriteRecord:
-    """Read the columns of ``writes.list``."""
-    external_id, task_id, task_path, index, channel, manifest, refs = row
-    payload = Payload(manifest, bytes(refs))
-    return WriteRecord(external_id, task_id, task_path, index, channel, payload)
 
 
 def parse_begun(draft: NewEffect, row: Row) -> EffectRecord:

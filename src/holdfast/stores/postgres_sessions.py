@@ -19,6 +19,7 @@ from holdfast.model import (
     SessionQuery,
     SessionRecord,
     SessionUsage,
+    WriteCopy,
 )
 from holdfast.stores import postgres_listing as listing
 from holdfast.stores import postgres_statements as statements
@@ -198,12 +199,38 @@ class PostgresSessions(PostgresChain):
                         self._content_of_copy(*self._verified(rows[id_]), draft.id, copies)
                         for id_ in ids
                     ],
-                    "whole": checkpoint_ids is None,
                 }
                 [row] = execute(connection, Statement(self._sql["postgres.copy"], params))
+                kept = (
+                    None
+                    if checkpoint_ids is None
+                    else {(rows[id_][3], rows[id_][5]) for id_ in ids}
+                )
+                self._copy_writes(connection, source_id, draft.id, kept)
                 return row
 
         return parse_session(self._link.run(work))
+
+    def _copy_writes(
+        self,
+        connection: AnyConnection,
+        source_id: str,
+        session_id: str,
+        kept: Collection[tuple[str, str | None]] | None,
+    ) -> None:
+        """Copy pending writes, all of them or those of some checkpoints; each is bound to its session."""
+        source = {"tenant": self.tenant, "session_id": source_id}
+        found = execute(connection, Statement(self._sql["writes.session"], source))
+        copies = [
+            WriteCopy(row[1], self.sums.check_write(row[:-1]), row[-1])
+            for row in found
+            if kept is None or (row[1], row[2]) in kept
+        ]
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                self._sql["postgres.transfer.write"],
+                [statements.write_columns(one, session_id, self.sums) for one in copies],
+            )
 
     def _content_of_copy(
         self, record: CheckpointRecord, payload: Payload, session_id: str, copies: Mapping[str, str]

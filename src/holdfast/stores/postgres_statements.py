@@ -27,6 +27,7 @@ from holdfast.model import (
     NewWrite,
     PutResult,
     Trim,
+    WriteCopy,
 )
 from holdfast.sql import DEFAULT_SCHEMA, queries
 from holdfast.state.codec import dump_document, load_document
@@ -46,6 +47,7 @@ from holdfast.stores.checks import (
     check_write,
 )
 from holdfast.stores.postgres_rows import stored_record, utc
+from holdfast.stores.sums import Sums
 
 # Further back than any checkpoint, and still a date for PostgreSQL.
 _LONGEST_AGE: Final = 1e11
@@ -133,7 +135,7 @@ def put_writes_statement(
     namespace: str,
     external_id: str,
     writes: Sequence[NewWrite],
-    tenant: str,
+    sums: Sums,
     schema: str = DEFAULT_SCHEMA,
     *,
     fence: int | None = None,
@@ -147,7 +149,7 @@ def put_writes_statement(
     digests, data = sorted_chunks([write.chunks for write in writes])
     expects = {digest for write in writes for digest in write.expects}.difference(digests)
     params = {
-        "tenant": tenant,
+        "tenant": sums.tenant,
         "session": _json(_session(session)),
         "namespace": namespace,
         "external_id": external_id,
@@ -165,12 +167,32 @@ def put_writes_statement(
         ),
         "manifests": [write.manifest for write in writes],
         "refs": [write.refs for write in writes],
+        "sums": [sums.write(session.id, namespace, external_id, write) for write in writes],
         "digests": digests,
         "data": data,
         "expects": list(expects),
         "fence": fence,
     }
     return Statement(queries("postgres", schema)["postgres.put_writes"], params)
+
+
+def write_columns(copy: WriteCopy, session_id: str, sums: Sums) -> dict[str, Any]:
+    """Return a pending write that another session or store had as its table has it."""
+    record = copy.record
+    return {
+        "tenant": sums.tenant,
+        "session_id": session_id,
+        "namespace": copy.namespace,
+        "external_id": record.external_id,
+        "task_id": record.task_id,
+        "idx": record.index,
+        "task_path": record.task_path,
+        "channel": record.channel,
+        "manifest": record.payload.manifest,
+        "refs": record.payload.refs,
+        "created_at": as_utc(copy.created_at, "a time of the session"),
+        "row_sum": sums.write(session_id, copy.namespace, record.external_id, record),
+    }
 
 
 def delete_statement(

@@ -28,14 +28,17 @@ from holdfast.stores.postgres_listing import list_statement
 from holdfast.stores.postgres_rows import (
     parse_agent,
     parse_checkpoint,
-    parse_effect,
     parse_log,
     parse_session,
-    parse_write,
 )
-from holdfast.stores.postgres_statements import Statement, sorted_chunks
+from holdfast.stores.postgres_statements import Statement, sorted_chunks, write_columns
+from holdfast.stores.sums import effect_row
 
 _DOCUMENTS: Final = {"metadata", "data"}
+_EFFECT_COLUMNS: Final = (
+    *("session_id", "key", "occurrence", "name", "fingerprint", "status", "attempt_id", "attempts"),
+    *("result", "refs", "error"),
+)
 
 
 class PostgresTransfer(PostgresEffects):
@@ -70,10 +73,10 @@ class PostgresTransfer(PostgresEffects):
                 for row in self._ask(connection, "postgres.transfer.consumed", **key)
             },
             writes=tuple(
-                WriteCopy(row[0], parse_write(row[2:]), row[1].astimezone(UTC))
-                for row in self._ask(connection, "postgres.transfer.writes", **key)
+                WriteCopy(row[1], self.sums.check_write(row[:-1]), row[-1].astimezone(UTC))
+                for row in self._ask(connection, "writes.session", **key)
             ),
-            effects=tuple(map(parse_effect, self._ask(connection, *effects, **listed))),
+            effects=tuple(map(self._checked_effect, self._ask(connection, *effects, **listed))),
             logs=tuple(map(parse_log, self._ask(connection, *logs, **listed))),
         )
 
@@ -152,12 +155,12 @@ class PostgresTransfer(PostgresEffects):
         self._many(
             connection,
             "postgres.transfer.write",
-            (_write(one) | {"session_id": session_id} for one in copy.writes),
+            (write_columns(one, session_id, self.sums) for one in copy.writes),
         )
         self._many(
             connection,
             "postgres.transfer.effect",
-            (_effect(one) | {"session_id": session_id} for one in copy.effects),
+            (self._effect(replace(one, session_id=session_id)) for one in copy.effects),
         )
         self._many(
             connection,
@@ -176,6 +179,16 @@ class PostgresTransfer(PostgresEffects):
             "manifest": payload.manifest,
             "refs": payload.refs,
             "content": content_digest(self.row_digest, self.tenant, row, manifest, payload.refs),
+        }
+
+    def _effect(self, record: EffectRecord) -> dict[str, Any]:
+        row = effect_row(record, document_text(record.error, "error"))
+        begun_sum, outcome_sum = self.sums.effect(row)
+        return dict(zip(_EFFECT_COLUMNS, row, strict=True)) | {
+            "started_at": _utc(record.started_at),
+            "finished_at": _utc(record.finished_at),
+            "begun_sum": begun_sum,
+            "outcome_sum": outcome_sum,
         }
 
     def _ask(self, connection: AnyConnection, *names: str, **params: Any) -> list[tuple[Any, ...]]:
@@ -201,36 +214,3 @@ def _columns(record: Any) -> dict[str, Any]:
 
 def _utc(value: Any) -> Any:
     return as_utc(value, "a time of the session") if isinstance(value, datetime) else value
-
-
-def _write(copy: WriteCopy) -> dict[str, Any]:
-    record = copy.record
-    return {
-        "namespace": copy.namespace,
-        "external_id": record.external_id,
-        "task_id": record.task_id,
-        "idx": record.index,
-        "task_path": record.task_path,
-        "channel": record.channel,
-        "manifest": record.payload.manifest,
-        "refs": record.payload.refs,
-        "created_at": _utc(copy.created_at),
-    }
-
-
-def _effect(record: EffectRecord) -> dict[str, Any]:
-    payload = record.payload
-    return {
-        "key": record.key,
-        "occurrence": record.occurrence,
-        "name": record.name,
-        "fingerprint": record.fingerprint,
-        "status": record.status,
-        "attempt_id": record.attempt_id,
-        "attempts": record.attempts,
-        "result": None if payload is None else payload.manifest,
-        "refs": b"" if payload is None else payload.refs,
-        "error": document_text(record.error, "error"),
-        "started_at": _utc(record.started_at),
-        "finished_at": _utc(record.finished_at),
-    }

@@ -24,7 +24,7 @@ class SealedAccess(Store):
         self.tenant = inner.tenant
         self.url = inner.url
         self.rows = Seal(keys, inner.tenant)
-        inner.row_digest = self.rows.names.digest_row
+        self.row_digest = inner.row_digest = self.rows.names.digest_row
         self._agree()
 
     def _agree(self) -> None:

@@ -179,6 +179,9 @@ class SealedCheckpoints(SealedAccess):
             for place, writes in found.items()
         }
 
+    def write_places(self) -> list[WritePlace]:
+        return self.inner.write_places()
+
     # Workspace packs -------------------------------------------------------------------------
 
     def workspace_commits(self) -> set[str]:

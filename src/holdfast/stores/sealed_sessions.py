@@ -216,10 +216,10 @@ class SealedSessions(SealedAccess):
             query = replace(query, key=self.rows.effect_key(query.key))
         return [self.rows.opened_effect(one) for one in self.inner.list_effects(query)]
 
-    def done_effects(self) -> list[tuple[str, str, int]]:
+    def effect_places(self) -> list[tuple[str, str, int]]:
         return [
             (session_id, self.rows.opened_effect_key(key), occurrence)
-            for session_id, key, occurrence in self.inner.done_effects()
+            for session_id, key, occurrence in self.inner.effect_places()
         ]
 
     # Logs ------------------------------------------------------------------------------------

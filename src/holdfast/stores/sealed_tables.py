@@ -25,6 +25,7 @@ from holdfast.state.refs import RECORD_BYTES
 from holdfast.stores.base import ASIDE
 from holdfast.stores.rules import SEALED_MARK
 from holdfast.stores.sealed_rows import MANIFEST_END, NAME, Seal
+from holdfast.stores.sums import Sums
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -72,14 +73,14 @@ CHECKPOINTS: Final = Table(
 WRITES: Final = Table(
     "checkpoint_writes",
     ("session_id", "namespace", "external_id", "task_id", "idx"),
-    ("channel",),
-    ("manifest",),
+    ("task_path", "channel", "refs"),
+    ("manifest", "row_sum"),
 )
 EFFECTS: Final = Table(
     "effects",
     ("session_id", "key", "occurrence"),
-    ("attempt_id",),
-    ("result", "error"),
+    ("attempt_id", "status", "refs"),
+    ("result", "error", "outcome_sum"),
     frozenset({"error"}),
 )
 LOGS: Final = Table(
@@ -108,6 +109,7 @@ class Resealing:
     def __init__(self, seal: Seal, *, look_only: bool = False) -> None:
         self._seal = seal
         self._tenant = seal.tenant
+        self.sums = Sums(seal.names.digest_row, seal.tenant)
         self._look_only = look_only
         self.keys: Counter[str] = Counter()
         # By their names: a batch whose transaction failed is looked at twice.
@@ -136,6 +138,11 @@ class Resealing:
             return fresh if noted.old and not stays else None
 
         return change
+
+    def left(self, values: Row) -> Row:
+        """Let a row that does not fit its sum be: with a new one it would seem to be right."""
+        self._old = False
+        return values
 
     # Each returns the same value sealed anew, for the same place or another one, and notes whether its
     # key was an old one. What is damaged is noted too, and comes back as it is: the row will stay.
@@ -246,15 +253,35 @@ def _checkpoint(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
 
 
 def _write(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
-    return (again.manifest(values[0], "write", *map(str, key), *beside),)
+    task_path, channel, refs = beside
+    fresh = again.manifest(values[0], "write", *map(str, key), channel)
+
+    def sum_of(manifest: Any) -> bytes:
+        session_id, namespace, external_id, task_id, index = key
+        place = (session_id, namespace, external_id, task_id, task_path, index)
+        return again.sums.stored_write(*place, channel, manifest, refs)
+
+    if sum_of(values[0]) != values[1]:
+        return again.left(values)
+    return fresh, sum_of(fresh)
 
 
 def _effect(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
-    place = tuple(map(str, (*key, *beside)))
-    return (
-        again.manifest(values[0], "result", *place),
-        again.document(values[1], "error", *place),
+    attempt_id, status, refs = beside
+    session_id, effect_key, occurrence = key
+    place = (session_id, effect_key, occurrence, str(attempt_id))
+    bound = tuple(map(str, place))
+    fresh = (
+        again.manifest(values[0], "result", *bound),
+        again.document(values[1], "error", *bound),
     )
+
+    def sum_of(result: Any, error: Any) -> bytes:
+        return again.sums.outcome(*place, status, result, refs, error)
+
+    if sum_of(*values[:2]) != values[2]:
+        return again.left(values)
+    return *fresh, sum_of(*fresh)
 
 
 def _log(again: Resealing, key: Row, beside: Row, values: Row) -> Row:

@@ -11,7 +11,7 @@ gone, but whose checkpoints are there, comes back as *interrupted* and of an unk
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +28,7 @@ from holdfast.stores.sqlite_damaged import TABLES, open_damaged
 from holdfast.stores.sqlite_file import SQL, DatabaseFile
 from holdfast.stores.sqlite_rows import stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
+from holdfast.stores.sums import Sums
 
 # What a page of 4 KB can hold at most, of rows without content: bounds the search for the last one.
 _ROWS_PER_PAGE: Final = 200
@@ -70,16 +71,31 @@ def salvage_rows(source: Path, target: Path) -> Salvaged:
     return found
 
 
-def forget(path: Path, what: str, place: tuple[object, ...]) -> None:
-    """Take out of a file what cannot be read: a result, a text, a line, by its place in the tables.
+def forget_result(path: Path, place: tuple[str, str, int | None], sums: Sums) -> None:
+    """Let an effect whose result cannot be read count as one of which nobody knows how it ended.
 
-    An effect whose result is forgotten counts as one of which nobody knows how it ended.
+    ``place`` is its session, key and occurrence, as the database has them.
     """
-    file = DatabaseFile(path, str(path), busy_timeout=1)
+    key = (sums.tenant, *place)
+
+    def change(connection: apsw.Connection) -> None:
+        for row in connection.execute(SQL["sqlite.salvage.forget_result"], key).fetchall():
+            connection.execute(SQL["sqlite.salvage.sums"], (*sums.effect(row), *key))
+
+    _change(path, change)
+
+
+def forget(path: Path, what: str, place: tuple[object, ...]) -> None:
+    """Take out of a file what cannot be read: a text, a line, a write, by its place in the tables."""
     statement = SQL[f"sqlite.salvage.forget_{what}"]
+    _change(path, lambda connection: connection.execute(statement, place))
+
+
+def _change(path: Path, work: Callable[[apsw.Connection], object]) -> None:
+    file = DatabaseFile(path, str(path), busy_timeout=1)
     try:
         file.open(lambda connection: check_schema(connection, file))
-        file.write(lambda connection: connection.execute(statement, place))
+        file.write(work)
     finally:
         file.close()
 
@@ -87,7 +103,7 @@ def forget(path: Path, what: str, place: tuple[object, ...]) -> None:
 def listed(path: Path, what: str, of: tuple[object, ...]) -> list[tuple[Any, ...]]:
     """Return the places of things in the tables: ids of agents or lines, pending writes, failed effects."""
     file = DatabaseFile(path, str(path), busy_timeout=1)
-    query = SQL[f"sqlite.salvage.{what}"]
+    query = SQL["writes.session" if what == "writes" else f"sqlite.salvage.{what}"]
     try:
         file.open(lambda connection: check_schema(connection, file))
         return file.read(lambda connection: connection.execute(query, of).fetchall())

@@ -15,7 +15,14 @@ from holdfast.errors import (
     SessionNotFound,
 )
 from holdfast.ids import new_id
-from holdfast.model import LogRecord, NewSession, SessionQuery, SessionRecord, SessionUsage
+from holdfast.model import (
+    LogRecord,
+    NewSession,
+    SessionQuery,
+    SessionRecord,
+    SessionUsage,
+    WriteRecord,
+)
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.chain import GENESIS, link_of
 from holdfast.stores.checks import (
@@ -266,16 +273,31 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
             for number, source in enumerate(sources, 1):
                 head = self._copy_checkpoint(connection, draft, source, copies, number, head)
             self._set_chain(connection, draft.id, len(sources), head)
-            statement = SQL["sqlite.copy.writes"]
-            if chosen is None:
-                connection.execute(statement, (draft.id, *key))
-            else:
-                one = statement + "\n" + SQL["sqlite.copy.writes.where.checkpoint"]
-                wanted = [(draft.id, *key, row[3], row[5]) for row in sources if row[5] is not None]
-                connection.executemany(one, wanted)
+            kept = {(row[3], row[5]) for row in sources}
+            for *row, created_at in all_rows(connection, "writes.session", key):
+                if chosen is None or (row[1], row[2]) in kept:
+                    write = self.sums.check_write(tuple(row))
+                    self._add_write(connection, draft.id, row[1], write, created_at)
             return session
 
         return self._file.write(copy)
+
+    def _add_write(
+        self,
+        connection: apsw.Connection,
+        session_id: str,
+        namespace: str,
+        write: WriteRecord,
+        created_at: str,
+    ) -> None:
+        """Add a pending write that another session or store had."""
+        place = (session_id, namespace, write.external_id)
+        content = (write.task_path, write.channel, write.payload.manifest, write.payload.refs)
+        row_sum = self.sums.write(*place, write)
+        connection.execute(
+            SQL["sqlite.write.insert"],
+            (self.tenant, *place, write.task_id, write.index, *content, created_at, row_sum),
+        )
 
     def _copy_checkpoint(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
@@ -17,17 +18,17 @@ from holdfast.model import (
     SessionCopy,
     SessionRecord,
     WriteCopy,
-    WriteRecord,
 )
 from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.chain import GENESIS, link_of
-from holdfast.stores.checks import check_filter, document_text
+from holdfast.stores.checks import as_utc, check_filter, document_text
 from holdfast.stores.copy_checks import check_copied, check_copy
 from holdfast.stores.sqlite_access import all_rows, hex_list
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
 from holdfast.stores.sqlite_effects import SqliteEffects
 from holdfast.stores.sqlite_file import SQL
-from holdfast.stores.sqlite_rows import Row, moment, stamp_given
+from holdfast.stores.sqlite_rows import Row, moment, stamp, stamp_given
+from holdfast.stores.sums import effect_row
 
 _ALL: Final = -1
 _ASKED_AT_ONCE: Final = 10_000
@@ -56,7 +57,7 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
             listed = connection.execute(_CHECKPOINTS, (self.tenant, now, session_id, _ALL))
             checkpoints = [rows.checkpoint(one) for one in listed]
             consumed = all_rows(connection, "sqlite.transfer.consumed", (*key, now))
-            writes = all_rows(connection, "sqlite.transfer.writes", key)
+            writes = all_rows(connection, "writes.session", key)
             effects = connection.execute(_EFFECTS, (*key, _ALL)).fetchall()
             logs = connection.execute(_LOGS, (*key, _ALL, 0)).fetchall()
             return SessionCopy(
@@ -64,12 +65,15 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
                 agents=self._agents_above(connection, session.agent_id),
                 checkpoints=tuple(reversed(checkpoints)),
                 consumed={id_: moment(at) for id_, at in consumed},
-                writes=tuple(map(_write_copy, writes)),
-                effects=tuple(map(rows.effect, effects)),
+                writes=tuple(map(self._write_copy, writes)),
+                effects=tuple(map(self._checked_effect, effects)),
                 logs=tuple(map(rows.log, logs)),
             )
 
         return self._file.read_consistently(read)
+
+    def _write_copy(self, row: Row) -> WriteCopy:
+        return WriteCopy(row[1], self.sums.check_write(row[:-1]), moment(row[-1]))
 
     def _agents_above(self, connection: apsw.Connection, agent_id: str) -> tuple[AgentRecord, ...]:
         found: list[AgentRecord] = []
@@ -159,28 +163,19 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
     def _add_rest(self, connection: apsw.Connection, copy: SessionCopy) -> None:
         key = (self.tenant, copy.session.id)
         for write in copy.writes:
-            one, payload = write.record, write.record.payload
-            line = (write.namespace, one.external_id, one.task_id, one.index, one.task_path)
-            content = (one.channel, payload.manifest, payload.refs, _stamp(write.created_at))
-            connection.execute(SQL["sqlite.write.insert"], (*key, *line, *content))
+            created_at = stamp(as_utc(write.created_at, "a time of the session"))
+            self._add_write(connection, copy.session.id, write.namespace, write.record, created_at)
         for effect in copy.effects:
-            result = effect.payload
+            error = document_text(effect.error, "error")
+            row = effect_row(replace(effect, session_id=copy.session.id), error)
             connection.execute(
                 SQL["sqlite.transfer.effect"],
                 (
-                    *key,
-                    effect.key,
-                    effect.occurrence,
-                    effect.name,
-                    effect.fingerprint,
-                    effect.status,
-                    effect.attempt_id,
-                    effect.attempts,
-                    None if result is None else result.manifest,
-                    b"" if result is None else result.refs,
-                    document_text(effect.error, "error"),
+                    self.tenant,
+                    *row,
                     _stamp(effect.started_at),
                     _stamp(effect.finished_at),
+                    *self.sums.effect(row),
                 ),
             )
         for log in copy.logs:
@@ -228,9 +223,3 @@ def _session_row(copy: SessionCopy) -> Row:
         one.recoveries,
         one.project_dir,
     )
-
-
-def _write_copy(row: Row) -> WriteCopy:
-    namespace, created_at, *rest = row
-    values: Any = (*rest[:5], Payload(*rest[5:]))
-    return WriteCopy(namespace, WriteRecord(*values), moment(created_at))

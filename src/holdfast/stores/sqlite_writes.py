@@ -8,10 +8,14 @@ import apsw
 import orjson
 
 from holdfast.ids import check_external_id, check_namespace
-from holdfast.model import NewSession, NewWrite, Payload, WritePlace, WriteRecord
-from holdfast.stores.checks import check_fence, check_place, check_session, check_write
+from holdfast.model import NewSession, NewWrite, WritePlace, WriteRecord
+from holdfast.stores.checks import (
+    check_fence,
+    check_place,
+    check_session,
+    check_write,
+)
 from holdfast.stores.sqlite_file import SQL
-from holdfast.stores.sqlite_rows import Row
 from holdfast.stores.sqlite_sessions import SqliteSessions
 
 
@@ -35,13 +39,14 @@ class SqliteWrites(SqliteSessions):
         for write in writes:
             check_write(write)
             packed.append(self._packed(write.chunks))
+        sums = [self.sums.write(session.id, namespace, external_id, write) for write in writes]
 
         def store(connection: apsw.Connection) -> None:
             self._lock_session(connection, session.id, session, fence)
             now = self._clock()
             for chunks in packed:
                 self._add_chunks(connection, chunks)
-            for write in writes:
+            for write, row_sum in zip(writes, sums, strict=True):
                 self._require_chunks(connection, write.expects)
                 connection.execute(
                     SQL["sqlite.write.replace" if write.replace else "sqlite.write.insert"],
@@ -57,6 +62,7 @@ class SqliteWrites(SqliteSessions):
                         write.manifest,
                         write.refs,
                         now,
+                        row_sum,
                     ),
                 )
 
@@ -65,12 +71,14 @@ class SqliteWrites(SqliteSessions):
     def read_writes(self, places: Collection[WritePlace]) -> dict[WritePlace, list[WriteRecord]]:
         wanted = orjson.dumps(list({check_place(place) for place in places})).decode()
         found: dict[WritePlace, list[WriteRecord]] = {}
-        for session_id, namespace, *row in self._rows("writes.read", (wanted, self.tenant)):
-            place = (session_id, namespace, row[0])
-            found.setdefault(place, []).append(_write_record(tuple(row)))
+        for row in self._rows("writes.read", (wanted, self.tenant)):
+            session_id, namespace, external_id = row[:3]
+            place = (session_id, namespace, external_id)
+            found.setdefault(place, []).append(self.sums.check_write(row))
         return found
 
-
-def _write_record(row: Row) -> WriteRecord:
-    values: Row = (*row[:5], Payload(*row[5:]))
-    return WriteRecord(*values)
+    def write_places(self) -> list[WritePlace]:
+        found = self._rows("writes.places", (self.tenant,))
+        return [
+            (session_id, namespace, external_id) for session_id, namespace, external_id in found
+        ]

@@ -426,7 +426,7 @@ WHERE k.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 
 -- name: writes.read
 SELECT w.session_id, w.namespace, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
-    w.refs
+    w.refs, w.row_sum
 FROM unnest(%(session_ids)s::text[], %(namespaces)s::text[], %(external_ids)s::text[])
         AS place (session_id, namespace, external_id)
 JOIN holdfast.checkpoint_writes AS w
@@ -439,10 +439,11 @@ ORDER BY w.task_path, w.task_id, w.idx;
 -- Answers only if the row is the draft's own: new, or in place of the attempt that it names. The
 -- session's row is locked against a change of its lease, and shared by steps that run at once.
 INSERT INTO holdfast.effects AS e (tenant, session_id, key, occurrence, name, fingerprint, status,
-    attempt_id, result, refs, error, started_at, finished_at)
+    attempt_id, result, refs, error, started_at, finished_at, begun_sum, outcome_sum)
 SELECT s.tenant, s.id, %(key)s, %(occurrence)s::integer, %(name)s, %(fingerprint)b::bytea,
     %(status)s, %(attempt_id)s::uuid, %(result)s, %(refs)b::bytea, %(error)s::jsonb,
-    clock_timestamp(), CASE WHEN %(status)s <> 'started' THEN clock_timestamp() END
+    clock_timestamp(), CASE WHEN %(status)s <> 'started' THEN clock_timestamp() END,
+    sha256(%(beginning)b::bytea || '1'::bytea), %(outcome_sum)b::bytea
 FROM holdfast.sessions AS s
 WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND s.id = %(session_id)s
     AND (%(fence)s::bigint IS NULL OR s.lease_token = %(fence)s::bigint)
@@ -460,14 +461,16 @@ ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
 SET name = excluded.name, fingerprint = excluded.fingerprint, status = excluded.status,
     attempt_id = excluded.attempt_id, attempts = e.attempts + 1,
     result = excluded.result, refs = excluded.refs, error = excluded.error,
-    started_at = excluded.started_at, finished_at = excluded.finished_at
+    started_at = excluded.started_at, finished_at = excluded.finished_at,
+    begun_sum = sha256(%(beginning)b::bytea || (e.attempts + 1)::text::bytea),
+    outcome_sum = excluded.outcome_sum
 WHERE e.attempt_id = %(instead_of)s::uuid
 RETURNING e.attempts, e.started_at, e.finished_at;
 
 -- name: effects.finish
 UPDATE holdfast.effects AS e
 SET status = %(status)s, result = %(result)s, refs = %(refs)b::bytea, error = %(error)s::jsonb,
-    finished_at = clock_timestamp()
+    outcome_sum = %(outcome_sum)b::bytea, finished_at = clock_timestamp()
 FROM (
     SELECT s.id FROM holdfast.sessions AS s
     WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s
@@ -488,7 +491,7 @@ RETURNING e.attempts;
 
 -- name: effects.list
 SELECT e.session_id, e.key, e.occurrence, e.name, e.fingerprint, e.status, e.attempt_id, e.attempts,
-    e.result, e.refs, e.error::text, e.started_at, e.finished_at
+    e.result, e.refs, e.error::text, e.started_at, e.finished_at, e.begun_sum, e.outcome_sum
 FROM holdfast.effects AS e WHERE e.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
 
 -- name: effects.where.session_id
@@ -505,6 +508,11 @@ AND e.status = %(status)s
 
 -- name: effects.order
 ORDER BY e.started_at, e.key, e.occurrence LIMIT %(limit)s::bigint
+
+-- name: effects.places
+SELECT e.session_id, e.key, e.occurrence FROM holdfast.effects AS e
+WHERE e.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+ORDER BY e.session_id, e.started_at, e.key, e.occurrence;
 
 -- name: logs.insert
 INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)
@@ -606,7 +614,7 @@ SELECT r.packs, r.bytes FROM holdfast.remove_packs(
 -- name: postgres.put_writes
 SELECT holdfast.put_writes(
     %(tenant)s, %(session)s::jsonb, %(namespace)s, %(external_id)s, %(writes)s::jsonb,
-    %(manifests)s::text[], %(refs)b::bytea[],
+    %(manifests)s::text[], %(refs)b::bytea[], %(sums)b::bytea[],
     %(digests)b::bytea[], %(data)b::bytea[], %(expects)b::bytea[], %(fence)s::bigint);
 
 -- name: postgres.read
@@ -654,7 +662,7 @@ SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues
     s.project_dir
 FROM holdfast.copy_session(
     %(tenant)s, %(source)s, %(draft)s::jsonb, %(ids)s::uuid[], %(new_ids)s::uuid[],
-    %(contents)b::bytea[], %(whole)s) AS s;
+    %(contents)b::bytea[]) AS s;
 
 -- name: postgres.session.metadata
 -- Held until the merged document is stored.
@@ -708,12 +716,17 @@ WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
     AND c.session_id = %(session_id)s AND c.consumed_at IS NOT NULL
     AND (c.expires_at IS NULL OR c.expires_at > now());
 
--- name: postgres.transfer.writes
-SELECT w.namespace, w.created_at, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
-    w.refs
+-- name: writes.session
+SELECT w.session_id, w.namespace, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
+    w.refs, w.row_sum, w.created_at
 FROM holdfast.checkpoint_writes AS w
 WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND w.session_id = %(session_id)s
 ORDER BY w.namespace, w.external_id, w.task_path, w.task_id, w.idx;
+
+-- name: writes.places
+SELECT DISTINCT w.session_id, w.namespace, w.external_id FROM holdfast.checkpoint_writes AS w
+WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+ORDER BY w.session_id, w.namespace, w.external_id;
 
 -- name: postgres.transfer.stage
 SELECT holdfast.keep_chunks(%(tenant)s, %(digests)b::bytea[], %(data)b::bytea[]);
@@ -779,16 +792,16 @@ FROM stored WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s;
 
 -- name: postgres.transfer.write
 INSERT INTO holdfast.checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
-    task_path, channel, manifest, refs, created_at)
+    task_path, channel, manifest, refs, created_at, row_sum)
 VALUES (%(tenant)s, %(session_id)s, %(namespace)s, %(external_id)s, %(task_id)s, %(idx)s,
-    %(task_path)s, %(channel)s, %(manifest)s, %(refs)b::bytea, %(created_at)s);
+    %(task_path)s, %(channel)s, %(manifest)s, %(refs)b::bytea, %(created_at)s, %(row_sum)b::bytea);
 
 -- name: postgres.transfer.effect
 INSERT INTO holdfast.effects (tenant, session_id, key, occurrence, name, fingerprint, status,
-    attempt_id, attempts, result, refs, error, started_at, finished_at)
+    attempt_id, attempts, result, refs, error, started_at, finished_at, begun_sum, outcome_sum)
 VALUES (%(tenant)s, %(session_id)s, %(key)s, %(occurrence)s, %(name)s, %(fingerprint)b::bytea,
     %(status)s, %(attempt_id)s::uuid, %(attempts)s, %(result)s, %(refs)b::bytea, %(error)s::jsonb,
-    %(started_at)s, %(finished_at)s);
+    %(started_at)s, %(finished_at)s, %(begun_sum)b::bytea, %(outcome_sum)b::bytea);
 
 -- name: postgres.transfer.log
 INSERT INTO holdfast.session_logs (tenant, session_id, level, message, data, created_at)

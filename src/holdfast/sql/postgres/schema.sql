@@ -211,6 +211,7 @@ CREATE TABLE holdfast.checkpoint_writes (
     manifest    text NOT NULL,
     refs        bytea NOT NULL DEFAULT '',
     created_at  timestamptz NOT NULL DEFAULT now(),
+    row_sum     bytea NOT NULL,
     PRIMARY KEY (tenant, session_id, namespace, external_id, task_id, idx),
     FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE
 );
@@ -231,6 +232,8 @@ CREATE TABLE holdfast.effects (
     error       jsonb,
     started_at  timestamptz NOT NULL,
     finished_at timestamptz,
+    begun_sum   bytea NOT NULL,
+    outcome_sum bytea NOT NULL,
     PRIMARY KEY (tenant, session_id, key, occurrence),
     FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE
 ) WITH (fillfactor = 70);
@@ -388,6 +391,12 @@ COMMENT ON COLUMN holdfast.effects.status IS
 COMMENT ON COLUMN holdfast.effects.attempt_id IS 'Only the attempt of this id may finish it.';
 COMMENT ON COLUMN holdfast.effects.result IS
     'The manifest of what the step returned, under the key "result" of a state.';
+COMMENT ON COLUMN holdfast.effects.begun_sum IS
+    'Of place, attempt, name, fingerprint and number of the attempt: whoever reads the row compares.';
+COMMENT ON COLUMN holdfast.effects.outcome_sum IS
+    'Of place, attempt, status, result, references and error: whoever reads the row compares.';
+COMMENT ON COLUMN holdfast.checkpoint_writes.row_sum IS
+    'Of all other columns but created_at: whoever reads the row compares.';
 COMMENT ON COLUMN holdfast.chunks.digest IS
     'One byte that names the algorithm (18: SHA-256), then the digest of the plain bytes.';
 COMMENT ON COLUMN holdfast.chunks.codec IS '0: plain.';
@@ -1556,11 +1565,11 @@ BEGIN
 END $$;
 
 -- Stores pending writes in one round trip. p_writes holds the small columns of each, p_manifests and
--- p_refs the rest in the same order.
+-- p_refs and p_sums the rest in the same order.
 CREATE FUNCTION holdfast.put_writes(
     p_tenant text, p_session jsonb, p_namespace text, p_external_id text, p_writes jsonb,
-    p_manifests text[], p_refs bytea[], p_digests bytea[], p_data bytea[], p_expects bytea[],
-    p_fence bigint
+    p_manifests text[], p_refs bytea[], p_sums bytea[], p_digests bytea[], p_data bytea[],
+    p_expects bytea[], p_fence bigint
 )
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -1587,26 +1596,25 @@ BEGIN
     LOOP
         INSERT INTO holdfast.checkpoint_writes AS w (
             tenant, session_id, namespace, external_id, task_id, idx, task_path, channel, manifest,
-            refs, created_at)
+            refs, created_at, row_sum)
         VALUES (
             p_tenant, p_session ->> 'id', p_namespace, p_external_id, draft.task_id, draft.idx,
             draft.task_path, draft.channel, p_manifests[draft.ord], p_refs[draft.ord],
-            clock_timestamp())
+            clock_timestamp(), p_sums[draft.ord])
         ON CONFLICT (tenant, session_id, namespace, external_id, task_id, idx) DO UPDATE
            SET task_path = excluded.task_path, channel = excluded.channel,
                manifest = excluded.manifest, refs = excluded.refs,
-               created_at = excluded.created_at
+               created_at = excluded.created_at, row_sum = excluded.row_sum
          WHERE draft.replaces;
     END LOOP;
 END $$;
 
--- Copies checkpoints and pending writes into a new session. p_new_ids are the ids of the copies of
--- p_ids, in the same order; p_whole says that all writes come along, not only those of the copied.
--- A copy was never restored itself. p_contents are the digests of what the copies say, for the chain of
--- the new session.
+-- Copies checkpoints into a new session. p_new_ids are the ids of the copies of p_ids, in the same
+-- order. A copy was never restored itself. p_contents are the digests of what the copies say, for the
+-- chain of the new session.
 CREATE FUNCTION holdfast.copy_session(
     p_tenant text, p_source text, p_draft jsonb, p_ids uuid[], p_new_ids uuid[],
-    p_contents bytea[], p_whole boolean
+    p_contents bytea[]
 )
 RETURNS holdfast.sessions
 LANGUAGE plpgsql AS $$
@@ -1655,17 +1663,6 @@ BEGIN
     UPDATE holdfast.sessions AS s
        SET chain_length = stored.chain_length, chain_head = stored.chain_head
      WHERE s.tenant = p_tenant AND s.id = stored.id;
-    INSERT INTO holdfast.checkpoint_writes (
-        tenant, session_id, namespace, external_id, task_id, idx, task_path, channel, manifest,
-        refs, created_at)
-    SELECT w.tenant, stored.id, w.namespace, w.external_id, w.task_id, w.idx, w.task_path,
-           w.channel, w.manifest, w.refs, w.created_at
-      FROM holdfast.checkpoint_writes AS w
-     WHERE w.tenant = p_tenant AND w.session_id = p_source
-       AND (p_whole OR EXISTS (
-            SELECT FROM holdfast.session_checkpoints AS c
-             WHERE c.tenant = p_tenant AND c.session_id = stored.id
-               AND c.namespace = w.namespace AND c.external_id = w.external_id));
     RETURN stored;
 END $$;
 
@@ -1886,4 +1883,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:b37ea5cd2af2fc375739a18f5e0ee9d1bcfab697097a2cf2012b4af2053e5808');
+    (1, 'sha256:317da4230d732f43d88061fd3c48fa041a0cb48f862428a5d18ac70c7d5cf549');

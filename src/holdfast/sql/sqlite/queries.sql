@@ -291,7 +291,7 @@ SELECT coalesce(sum(length(data)), 0) FROM chunks WHERE tenant = ?;
 -- name: writes.read
 -- The places first: without that, all writes of the tenant would be compared with them.
 SELECT w.session_id, w.namespace, w.external_id, w.task_id, w.task_path, w.idx, w.channel, w.manifest,
-    w.refs
+    w.refs, w.row_sum
 FROM json_each(?) AS place CROSS JOIN checkpoint_writes AS w
 WHERE w.tenant = ? AND w.session_id = place.value ->> 0 AND w.namespace = place.value ->> 1
     AND w.external_id = place.value ->> 2
@@ -300,30 +300,27 @@ ORDER BY w.task_path, w.task_id, w.idx;
 -- name: effects.begin
 -- Answers with the row only if it is the draft's own: new, or in place of the attempt named last.
 INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, status, attempt_id,
-    result, refs, error, started_at, finished_at)
-SELECT tenant, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE tenant = ? AND id = ?
+    result, refs, error, started_at, finished_at, begun_sum, outcome_sum)
+SELECT tenant, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE tenant = ? AND id = ?
 ON CONFLICT (tenant, session_id, key, occurrence) DO UPDATE
 SET name = excluded.name, fingerprint = excluded.fingerprint, status = excluded.status,
     attempt_id = excluded.attempt_id, attempts = attempts + 1,
     result = excluded.result, refs = excluded.refs, error = excluded.error,
-    started_at = excluded.started_at, finished_at = excluded.finished_at
+    started_at = excluded.started_at, finished_at = excluded.finished_at,
+    begun_sum = excluded.begun_sum, outcome_sum = excluded.outcome_sum
 WHERE attempt_id = ?
 RETURNING session_id, key, occurrence, name, fingerprint, status, attempt_id, attempts, result,
     refs, error, started_at, finished_at;
 
 -- name: effects.finish
-UPDATE effects SET status = ?, result = ?, refs = ?, error = ?, finished_at = ?
+UPDATE effects SET status = ?, result = ?, refs = ?, error = ?, outcome_sum = ?, finished_at = ?
 WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ? AND attempt_id = ?
 RETURNING attempts;
 
 -- name: effects.list
 SELECT session_id, key, occurrence, name, fingerprint, status, attempt_id, attempts, result, refs,
-    error, started_at, finished_at
+    error, started_at, finished_at, begun_sum, outcome_sum
 FROM effects WHERE tenant = ?
-
--- name: sqlite.effects.done
-SELECT session_id, key, occurrence FROM effects
-WHERE tenant = ? AND status = 'done' ORDER BY session_id, key, occurrence;
 
 -- name: effects.where.session_id
 AND session_id = ?
@@ -339,6 +336,10 @@ AND status = ?
 
 -- name: effects.order
 ORDER BY started_at, key, occurrence LIMIT ?
+
+-- name: effects.places
+SELECT session_id, key, occurrence FROM effects WHERE tenant = ?
+ORDER BY session_id, started_at, key, occurrence;
 
 -- name: logs.insert
 INSERT INTO session_logs (tenant, session_id, level, message, data, created_at)
@@ -603,18 +604,23 @@ SELECT DISTINCT workspace_commit FROM session_checkpoints
 WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?))
     AND workspace_commit IS NOT NULL;
 
+-- name: sqlite.effects.count
+-- An attempt in the place of another one: its number is in the sum of how it began.
+UPDATE effects SET begun_sum = ? WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ?;
+
 -- name: sqlite.write.insert
 INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
-    task_path, channel, manifest, refs, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    task_path, channel, manifest, refs, created_at, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 -- name: sqlite.write.replace
 INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
-    task_path, channel, manifest, refs, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    task_path, channel, manifest, refs, created_at, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET task_path = excluded.task_path, channel = excluded.channel,
-    manifest = excluded.manifest, refs = excluded.refs, created_at = excluded.created_at;
+    manifest = excluded.manifest, refs = excluded.refs, created_at = excluded.created_at,
+    row_sum = excluded.row_sum;
 
 -- name: sqlite.leases.set
 UPDATE sessions SET lease_owner = ?, lease_token = ?, lease_since = ?, lease_expires_at = ?,
@@ -648,16 +654,6 @@ INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, se
     pinned, expires_at, metadata, created_at, chain_number, chain_previous, chain_hash,
     state_snapshot, refs, consumed_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
--- name: sqlite.copy.writes
-INSERT INTO checkpoint_writes (tenant, session_id, namespace, external_id, task_id, idx,
-    task_path, channel, manifest, refs, created_at)
-SELECT tenant, ?, namespace, external_id, task_id, idx,
-    task_path, channel, manifest, refs, created_at
-FROM checkpoint_writes WHERE tenant = ? AND session_id = ?
-
--- name: sqlite.copy.writes.where.checkpoint
-AND namespace = ? AND external_id = ?
 
 -- name: sqlite.sessions.ids
 SELECT id FROM sessions WHERE tenant = ?;
@@ -735,10 +731,15 @@ SELECT id, consumed_at FROM session_checkpoints
 WHERE tenant = ? AND session_id = ? AND consumed_at IS NOT NULL
     AND (expires_at IS NULL OR expires_at > ?);
 
--- name: sqlite.transfer.writes
-SELECT namespace, created_at, external_id, task_id, task_path, idx, channel, manifest, refs
+-- name: writes.session
+SELECT session_id, namespace, external_id, task_id, task_path, idx, channel, manifest, refs, row_sum,
+    created_at
 FROM checkpoint_writes WHERE tenant = ? AND session_id = ?
 ORDER BY namespace, external_id, task_path, task_id, idx;
+
+-- name: writes.places
+SELECT DISTINCT session_id, namespace, external_id FROM checkpoint_writes WHERE tenant = ?
+ORDER BY session_id, namespace, external_id;
 
 -- name: sqlite.transfer.session
 INSERT INTO sessions (tenant, id, agent_id, agent_type, task_description, status, continues_id,
@@ -757,8 +758,8 @@ ON CONFLICT (id) DO NOTHING;
 
 -- name: sqlite.transfer.effect
 INSERT INTO effects (tenant, session_id, key, occurrence, name, fingerprint, status, attempt_id,
-    attempts, result, refs, error, started_at, finished_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    attempts, result, refs, error, started_at, finished_at, begun_sum, outcome_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sqlite.salvage.schema
 -- As bytes, since what was altered may be no text any more.
@@ -867,22 +868,20 @@ SELECT tenant, seal FROM sealing;
 SELECT DISTINCT tenant FROM sessions
 WHERE instr(metadata, '$sealed') > 0 AND tenant NOT IN (SELECT tenant FROM sealing) ORDER BY tenant;
 
--- name: sqlite.salvage.effect_errors
-SELECT session_id, key, occurrence FROM effects WHERE tenant = ? AND error IS NOT NULL
-ORDER BY session_id, key, occurrence;
-
 -- name: sqlite.salvage.agent_ids
 SELECT id FROM agents WHERE tenant = ? ORDER BY id;
 
 -- name: sqlite.salvage.log_ids
 SELECT id FROM session_logs WHERE tenant = ? AND session_id = ? ORDER BY id;
 
--- name: sqlite.salvage.write_places
-SELECT DISTINCT session_id, namespace, external_id FROM checkpoint_writes WHERE tenant = ?
-ORDER BY session_id, namespace, external_id;
-
 -- name: sqlite.salvage.forget_result
 UPDATE effects SET status = 'unknown', result = NULL, refs = x'', error = NULL
+WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ?
+RETURNING session_id, key, occurrence, name, fingerprint, status, attempt_id, attempts, result,
+    refs, error;
+
+-- name: sqlite.salvage.sums
+UPDATE effects SET begun_sum = ?, outcome_sum = ?
 WHERE tenant = ? AND session_id = ? AND key = ? AND occurrence = ?;
 
 -- name: sqlite.salvage.forget_agent_metadata

@@ -186,6 +186,8 @@ CREATE TABLE checkpoint_writes (
     manifest    TEXT NOT NULL CHECK (json_valid(manifest)),
     refs        BLOB NOT NULL DEFAULT x'',
     created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    -- Of all the columns before, but the time: whoever reads the row compares.
+    row_sum     BLOB NOT NULL,
     PRIMARY KEY (tenant, session_id, namespace, external_id, task_id, idx),
     FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
 ) STRICT;
@@ -205,6 +207,9 @@ CREATE TABLE effects (
     error       TEXT CHECK (error IS NULL OR json_valid(error)),
     started_at  TEXT NOT NULL,
     finished_at TEXT,
+    -- Of how the attempt began and of what came of it, each with its place; times are in neither.
+    begun_sum   BLOB NOT NULL,
+    outcome_sum BLOB NOT NULL,
     PRIMARY KEY (tenant, session_id, key, occurrence),
     FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
 ) STRICT;
@@ -254,4 +259,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:c1bdfe44295eccc94662221e66885852dfd752d14f7d86d9c4f2e09ee950b8a5', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:b27e9e6fd5ade985256c061095175372da7b0ec2686c298613d35acf431644e7', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -186,6 +186,8 @@ CREATE TABLE checkpoint_writes (
     manifest    TEXT NOT NULL CHECK (json_valid(manifest)),
     refs        BLOB NOT NULL DEFAULT x'',
     created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    -- Of all the columns before, but the time: whoever reads the row compares.
+    row_sum     BLOB NOT NULL,
     PRIMARY KEY (tenant, session_id, namespace, external_id, task_id, idx),
     FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
 ) STRICT;
@@ -205,6 +207,9 @@ CREATE TABLE effects (
     error       TEXT CHECK (error IS NULL OR json_valid(error)),
     started_at  TEXT NOT NULL,
     finished_at TEXT,
+    -- Of how the attempt began and of what came of it, each with its place; times are in neither.
+    begun_sum   BLOB NOT NULL,
+    outcome_sum BLOB NOT NULL,
     PRIMARY KEY (tenant, session_id, key, occurrence),
     FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
 ) STRICT;
