@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,8 +49,16 @@ LIVE: Final[Mapping[str, tuple[str, ...]]] = {
     "chunks": ("tenant", "digest", "codec", "data"),
     "chain_tombstones": (*("tenant", "session_id", "first_number", "last_number", "chain_hash"),),
     "sessions": ("tenant", "id", "chain_length", "chain_head"),
-    "checkpoint_writes": ("manifest", "refs"),
-    "effects": ("result", "refs"),
+    # Without the tenant: for the one that had it, such a row is gone, and one that is gone as a whole
+    # leaves nothing behind that could tell.
+    "checkpoint_writes": (
+        *("session_id", "namespace", "external_id", "task_id", "idx", "task_path", "channel"),
+        *("manifest", "refs", "row_sum"),
+    ),
+    "effects": (
+        *("session_id", "key", "occurrence", "name", "fingerprint", "status", "attempt_id"),
+        *("attempts", "result", "refs", "error", "begun_sum", "outcome_sum"),
+    ),
 }
 
 
@@ -91,10 +100,15 @@ def fill(
         value = StateEncoder().encode({"value": {"answer": number}})
         store.put_writes(
             session(id=owner.id, agent_id=owner.agent_id),
-            *("", "e7", [write(manifest=value.manifest, refs=value.refs)]),
+            *("space", "e7", [write(manifest=value.manifest, refs=value.refs, task_path="path")]),
         )
         done = EffectOutcome("done", manifest=value.manifest, refs=value.refs)
-        store.begin_effect(NewEffect(owner.id, "key", 0, "step", b"f", new_id(), outcome=done))
+        failed = EffectOutcome("failed", error={"type": "ValueError", "message": "no"})
+        first = new_id()
+        for occurrence, outcome in enumerate([done, failed, EffectOutcome("started")]):
+            attempt = NewEffect(owner.id, "key", occurrence, "step", b"f", first, outcome=outcome)
+            store.begin_effect(attempt)
+            store.begin_effect(replace(attempt, attempt_id=new_id(), instead_of=first))
     if sweep:
         # A chunk that nothing needs would be no loss.
         store.gc()
