@@ -20,6 +20,8 @@ from holdfast.workspace.details import Details
 from holdfast.workspace.plan import Side, make_plan
 from holdfast.workspace.private_store import PrivateStore
 
+# Removed when the process ends.
+_folder: Final = tempfile.TemporaryDirectory(prefix="fuzz-")
 _TREE: Final = "0" * 40
 # The two files that the project has, and that the snapshot has as well.
 _FILES: Final = {
@@ -57,8 +59,8 @@ class _PlayedStore:
 
 @cache
 def _project() -> Path:
-    root = Path(tempfile.mkdtemp(prefix="holdfast-fuzz-"))
-    (root / "d").mkdir()
+    root = Path(_folder.name, "project")
+    (root / "d").mkdir(parents=True)
     for path, entry in _FILES.items():
         (root / path).write_text(path)
         (root / path).chmod(int(entry.mode[3:], 8))
