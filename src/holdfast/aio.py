@@ -807,9 +807,9 @@ class AsyncSessionManager(AsyncClosing):
             limit=limit,
         )
 
-    async def unreadable_sessions(self) -> dict[str, IntegrityError]:
+    async def unreadable_sessions(self, *, limit: int | None = None) -> dict[str, IntegrityError]:
         """See `SessionManager.unreadable_sessions`."""
-        return await self._run(self._manager.unreadable_sessions)
+        return await self._run(self._manager.unreadable_sessions, limit=limit)
 
     async def diff(
         self,

@@ -380,6 +380,9 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
         )
         return list_readable(self._store, query)
 
-    def unreadable_sessions(self) -> dict[str, IntegrityError]:
-        """Return the sessions that `list_sessions` leaves out, each with what is wrong with its row."""
-        return find_unreadable(self._store)
+    def unreadable_sessions(self, *, limit: int | None = None) -> dict[str, IntegrityError]:
+        """Return the sessions that `list_sessions` leaves out, each with what is wrong with its row.
+
+        With ``limit`` only the newest are looked at; if one of those cannot be read, all are.
+        """
+        return find_unreadable(self._store, limit=limit)

@@ -37,9 +37,12 @@ def list_readable(store: Store, query: SessionQuery) -> list[SessionRecord]:
     return read_sessions(store, query)[0]
 
 
-def find_unreadable(store: Store) -> dict[str, IntegrityError]:
-    """Return the sessions whose rows cannot be read, each with the reason."""
-    return read_sessions(store, SessionQuery())[1]
+def find_unreadable(store: Store, *, limit: int | None = None) -> dict[str, IntegrityError]:
+    """Return the sessions whose rows cannot be read, each with the reason.
+
+    With ``limit`` only the newest are looked at; if one of those cannot be read, all are.
+    """
+    return read_sessions(store, SessionQuery(limit=limit))[1]
 
 
 def _fits(record: SessionRecord, query: SessionQuery) -> bool:

@@ -35,6 +35,8 @@ class SqliteAccess(Store):
     _now: Callable[[], datetime]
     _uptime: Callable[[], Uptime]
     _compress: bool
+    # The lines, by session and namespace, that places were drawn for.
+    _drawn_for: set[tuple[str, str]]
 
     def _clock(self) -> str:
         return stamp(self._now())
@@ -44,6 +46,7 @@ class SqliteAccess(Store):
 
     def _erase(self, work: Callable[[apsw.Connection], T]) -> T:
         with self._forgetting():
+            self._drawn_for.clear()
             return self._file.erase(work)
 
     def _list(

@@ -21,8 +21,6 @@ _MOST_LINES: Final = 10_000
 class SqliteChain(SqliteAccess):
     """The links of checkpoints."""
 
-    _drawn_for: set[tuple[str, str]]
-
     def read_chain(self, session_id: str) -> Chain | None:
         check_filter(session_id, "session id", str)
         return self._file.read_consistently(lambda connection: self._chain(connection, session_id))

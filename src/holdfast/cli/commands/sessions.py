@@ -18,8 +18,7 @@ from holdfast.cli.output import (
     unreadable_document,
     when,
 )
-from holdfast.model import SESSION_STATUSES, SessionQuery
-from holdfast.stores.readable import read_sessions
+from holdfast.model import SESSION_STATUSES
 
 _LAYOUT = (
     Column("ID", "cyan"),
@@ -46,8 +45,8 @@ def command(common: Common, status: str | None, agent_type: str | None, limit: i
       holdfast sessions --status active --limit 5 --json
     """
     with common.open() as manager:
-        query = SessionQuery(status=status, agent_type=agent_type, limit=limit)
-        found, unreadable = read_sessions(manager.store, query)
+        found = manager.list_sessions(status=status, agent_type=agent_type, limit=limit)
+        unreadable = manager.unreadable_sessions(limit=limit)
         quarantined = Counter(one.session_id for one in manager.list_quarantined())
     print_unreadable(unreadable)
     if common.json:
