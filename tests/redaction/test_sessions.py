@@ -298,6 +298,22 @@ def test_settings_choose_kinds_allow_texts_and_add_patterns(opened: Open, projec
     assert stored.endswith(" acme_zzzz")
 
 
+def test_a_users_own_kind_comes_back_from_within_a_value(
+    opened: Open, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern = 'kind = "acme-key"\nprefix = "acme_"\ncharacters = "hex"\nlength = [8, 8]'
+    write_settings(project, f"[[redaction.patterns]]\n{pattern}\n")
+    session = opened(redact=True).create_session("implementer")
+    session.save_checkpoint(state={"a": "use acme_0123abcd"})
+    session.close()
+    monkeypatch.setenv("ACME_URL", "https://acme.example.org/acme_0123abcd/x")
+    again = opened(redact=True).resume_session(session.id)
+    assert again.state == {"a": "use acme_0123abcd"}
+    assert again.missing_secrets() == []
+    values = opened(redact=True).resume_session(session.id, rehydrate=["(acme_0123abcd)"])
+    assert values.state == {"a": "use acme_0123abcd"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

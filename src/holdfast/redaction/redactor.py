@@ -81,6 +81,11 @@ class Redactor:
         return Redactor(key, kinds=self._kinds, extra=self._extra, allow=allow)
 
     @property
+    def extra(self) -> tuple[Rule, ...]:
+        """The rules for the user's own kinds."""
+        return self._extra
+
+    @property
     def key(self) -> bytes:
         """The key of the digests in placeholders."""
         return self._key() if callable(self._key) else self._key

@@ -112,10 +112,10 @@ class Redaction:
                 return redactor.key
             return _present_key(settings, project_dir)
 
-        known = _Known(environment_values, key)
         leaving = redactor
         if redactor is None and redact is None:
             leaving = redactor_for("unless off", settings, project_dir)
+        known = _Known(environment_values, key, redactor or leaving)
         return cls(redactor, leaving, known=known, key=key).bringing_back(
             redactor is not None if rehydrate is None else rehydrate
         )
@@ -127,12 +127,12 @@ class Redaction:
         if secrets is False:
             return replace(self, rehydrate=None)
         if secrets is True:
-            found: Rehydrate = _Known(environment_values, self.key)
+            found: Rehydrate = _Known(environment_values, self.key, self.redactor or self.leaving)
         elif callable(secrets):
             found = secrets
         else:
             values = list(secrets)
-            found = _Known(lambda: values, self.key)
+            found = _Known(lambda: values, self.key, self.redactor or self.leaving)
         return replace(self, rehydrate=found, known=found)
 
     def looking(self) -> Redactor:
@@ -172,13 +172,20 @@ def _present_key(settings: RedactionSettings, project_dir: Path) -> bytes | None
 
 
 class _Known:
-    """Looks for secrets among values and within them; all is read when a placeholder turns up."""
+    """Looks for secrets among values and within them; all is read when a placeholder turns up.
+
+    Within them all kinds are looked for, and those of the user's own that ``rules`` have.
+    """
 
     def __init__(
-        self, values: Callable[[], Iterable[str]], key: Callable[[], bytes | None]
+        self,
+        values: Callable[[], Iterable[str]],
+        key: Callable[[], bytes | None],
+        rules: Redactor | None,
     ) -> None:
         self._key = key
         self._values = values
+        self._rules = rules
         self._find: Rehydrate | None = None
 
     def __call__(self, placeholder: Placeholder) -> str | None:
@@ -186,10 +193,9 @@ class _Known:
 
         if self._find is None and (key := self._key()) is not None:
             whole = [one for one in self._values() if len(one) >= _SHORTEST_VALUE]
+            redactor = Redactor(key, extra=() if self._rules is None else self._rules.extra)
             # The password of a URL, say, is a part of a value.
-            parts = (
-                value[one.start : one.end] for value in whole for one in Redactor(key).find(value)
-            )
+            parts = (value[one.start : one.end] for value in whole for one in redactor.find(value))
             self._find = among([*whole, *parts], key)
         return None if self._find is None else self._find(placeholder)
 
