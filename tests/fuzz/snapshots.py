@@ -7,7 +7,9 @@ directory then is as it was, whatever they say.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -20,8 +22,6 @@ from holdfast.workspace.details import Details
 from holdfast.workspace.plan import Side, make_plan
 from holdfast.workspace.private_store import PrivateStore
 
-# Removed when the process ends.
-_folder: Final = tempfile.TemporaryDirectory(prefix="fuzz-")
 _TREE: Final = "0" * 40
 # The two files that the project has, and that the snapshot has as well.
 _FILES: Final = {
@@ -59,8 +59,9 @@ class _PlayedStore:
 
 @cache
 def _project() -> Path:
-    root = Path(_folder.name, "project")
-    (root / "d").mkdir(parents=True)
+    root = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    (root / "d").mkdir()
     for path, entry in _FILES.items():
         (root / path).write_text(path)
         (root / path).chmod(int(entry.mode[3:], 8))
