@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_said_with_the_rest(
     path.mkdir()
     answer = cli("status")
     assert answer.code == 1
-    assert "holdfast-errors.log cannot be read: Is a directory" in answer.out
+    assert "holdfast-errors.log cannot be read: not a regular file" in answer.out
     assert "session-1" in answer.out
     path.rmdir()
     assert cli("status").code == 0

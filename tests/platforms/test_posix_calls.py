@@ -22,6 +22,7 @@ BEHIND_THE_LOCK = {
     "workspace/incoming.py",
     "workspace/process.py",
     "workspace/store_locks.py",
+    "workspace/watch.py",
 }
 _SIGNS = ("hasattr(", "sys.platform", "os.name", "fcntl is")
 

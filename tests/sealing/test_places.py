@@ -172,11 +172,12 @@ def stored(store: SealedStore, table: Table, at: Place) -> Row:
 def rewrite(
     store: SealedStore, table: Table, at: Place, change: Callable[[Row], Row | None]
 ) -> None:
-    """Change sealed columns past the key, and the chain with them, which would tell before the seal does."""
+    """Change sealed columns past the key, and chain and sums with them, which would tell before the seal does."""
 
     def changed(row: Row, altered: IntegrityError | None = None) -> Row | None:
         assert altered is None
-        return change(row)
+        fresh = change(row)
+        return None if fresh is None else with_sums(store, table, row, fresh)
 
     if table is CHECKPOINTS:
         store.inner.reseal_checkpoints(at.session, changed)
@@ -184,10 +185,35 @@ def rewrite(
         store.inner.reseal(table, changed, after=(), limit=9)
 
 
+def with_sums(store: SealedStore, table: Table, row: Row, fresh: Row) -> Row:
+    """Return sealed columns with the sums that they have in their row."""
+    key, beside, _ = table.parts(row)
+    sums = store.inner.sums
+    if table is WRITES:
+        session_id, namespace, external_id, task, index = key
+        task_path, channel, refs = beside
+        place = (session_id, namespace, external_id, task, task_path, index)
+        return fresh[0], sums.stored_write(*place, channel, fresh[0], refs)
+    if table is EFFECTS:
+        session_id, step, occurrence = key
+        attempt, status, refs = beside
+        result, error = fresh[:2]
+        effect = (session_id, step, occurrence, str(attempt))
+        return result, error, sums.outcome(*effect, status, result, refs, error)
+    return fresh
+
+
+def sealed_columns(table: Table) -> tuple[str, ...]:
+    """Return the columns with values that are sealed, without sums, which are only made with a key."""
+    return tuple(column for column in table.sealed if not column.endswith("_sum"))
+
+
 def envelopes(table: Table, row: Row) -> dict[Field, str]:
     """Return all sealed values of a row as texts."""
     found: dict[Field, str] = {}
     for column, value in zip(table.sealed, row, strict=True):
+        if column not in sealed_columns(table):
+            continue
         if column in table.documents:
             found |= {(column, entry): sealed for entry, sealed in load_document(value).items()}
         elif isinstance(value, bytes):
@@ -251,7 +277,7 @@ def moves(table: Table, home: dict[Field, str], at: Place) -> dict[str, Values]:
         column: {(column, at.entry): home[column, HOME.entry]}
         if column in table.documents
         else {(column, None): home[column, None]}
-        for column in table.sealed
+        for column in sealed_columns(table)
     }
     if table is SESSIONS:
         found[MARK] = {("metadata", SEALED_MARK): home["metadata", SEALED_MARK]}
@@ -281,7 +307,7 @@ def opened_elsewhere(url: str, ring: KeyRing, at: Place) -> dict[Table, set[str]
 def test_every_sealed_column_is_looked_at() -> None:
     assert set(BOUND) == {*TABLES, CHECKPOINTS}
     for table, columns in BOUND.items():
-        assert tuple(columns) == table.sealed
+        assert tuple(columns) == sealed_columns(table)
     assert all(getattr(HOME, part) != getattr(AWAY, part) for part in PARTS)
     bound = [parts for columns in BOUND.values() for parts in columns.values()]
     assert set().union(*bound) == set(PARTS)
@@ -289,7 +315,7 @@ def test_every_sealed_column_is_looked_at() -> None:
 
 def test_a_value_opens_in_a_place_that_is_the_same(url: str, ring: KeyRing) -> None:
     found = opened_elsewhere(url, ring, HOME)
-    expected = {table: set(table.sealed) for table in BOUND}
+    expected = {table: set(sealed_columns(table)) for table in BOUND}
     assert found == expected | {SESSIONS: {*SESSIONS.sealed, MARK}}
 
 

@@ -57,7 +57,7 @@ def add_key(path: Path) -> str:
 def _belong_alike(made: Path, before: os.stat_result) -> None:
     """Give a new file the owner, group and permissions of the one that it is to replace."""
     now = made.stat()
-    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+    if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         os.chown(made, before.st_uid, before.st_gid)
     # Last: a change of owner may take permissions away.
     os.chmod(made, stat.S_IMODE(before.st_mode))

@@ -89,6 +89,9 @@ class LeavingOut:
         self._store.delete_checkpoints(ids)
         self._store.gc()
         for one in damaged:
+            if one.checkpoint_id is None and one.effect_key is None:
+                # A session's own row, which is looked at below.
+                continue
             if one.session_id is not None and one.effect_key is not None:
                 self._forget_result(one.session_id, one.effect_key, one.occurrence)
             self.lost.append(Lost(one.checkpoint_id, one.reason, one.session_id, one.effect_key))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.crypto.envelope import as_text, from_text, key_of
-from holdfast.errors import IntegrityError, SealBroken
+from holdfast.errors import EffectAltered, IntegrityError, SealBroken, WriteAltered
 from holdfast.model import DamagedRow
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.document import SEALED_START
@@ -28,6 +28,8 @@ from holdfast.stores.sealed_rows import MANIFEST_END, NAME, Seal
 from holdfast.stores.sums import Sums
 
 Row: TypeAlias = tuple[Any, ...]
+
+_UNFIT: Final = "it is not as it was stored: it does not fit its sum"
 
 
 class Change(Protocol):
@@ -139,9 +141,10 @@ class Resealing:
 
         return change
 
-    def left(self, values: Row) -> Row:
+    def left(self, values: Row, why: IntegrityError) -> Row:
         """Let a row that does not fit its sum be: with a new one it would seem to be right."""
-        self._old = False
+        if self._row.old:
+            self._row.broken.append(why)
         return values
 
     # Each returns the same value sealed anew, for the same place or another one, and notes whether its
@@ -262,7 +265,7 @@ def _write(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
         return again.sums.stored_write(*place, channel, manifest, refs)
 
     if sum_of(values[0]) != values[1]:
-        return again.left(values)
+        return again.left(values, WriteAltered(_UNFIT))
     return fresh, sum_of(fresh)
 
 
@@ -280,7 +283,7 @@ def _effect(again: Resealing, key: Row, beside: Row, values: Row) -> Row:
         return again.sums.outcome(*place, status, result, refs, error)
 
     if sum_of(*values[:2]) != values[2]:
-        return again.left(values)
+        return again.left(values, EffectAltered(_UNFIT))
     return *fresh, sum_of(*fresh)
 
 

@@ -38,7 +38,7 @@ from holdfast.errors import (
 )
 from holdfast.sql import queries
 from holdfast.stores.sqlite_errors import ADVICE, translated
-from holdfast.stores.sqlite_log import is_damaged, keep_log
+from holdfast.stores.sqlite_log import is_damaged, keep_log, lost_commits
 from holdfast.stores.sqlite_still import Mark, connect_still, is_still, mark_of
 from holdfast.stores.sqlite_writers import Writers
 
@@ -363,12 +363,16 @@ class DatabaseFile:
         if not _size(str(log)):
             return
         try:
-            if not is_damaged(
+            damaged = is_damaged(
                 log, lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
-            ):
-                return
+            )
+        except apsw.ReadOnlyError:
+            # Nobody writes it here, and SQLite does not tell how far it reads.
+            damaged = lost_commits(log)
         except (apsw.BusyError, FileNotFoundError, StopIteration):
             # Others fold it, or have just removed or cut it: they have read it.
+            return
+        if not damaged:
             return
         kept = ""
         with suppress(OSError):

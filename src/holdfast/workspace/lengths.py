@@ -36,6 +36,6 @@ def is_link_target(content: bytes) -> bool:
 def _limit(root: Path, what: str, usual: int) -> int:
     try:
         found = os.pathconf(root, what)
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         return usual
     return found if found > 0 else usual
