@@ -18,6 +18,11 @@ FUZZ := $(VENV)/.fuzz
 # Frameworks whose pins conflict: an environment for each, as tests/frameworks/<name>/constraints.txt says.
 FRAMEWORKS ?= $(notdir $(patsubst %/,%,$(dir $(wildcard tests/frameworks/*/constraints.txt))))
 FRAMEWORK_VENVS := .venv-frameworks
+# Those that need what other tests have made stand beside them.
+FAULTS := tests/faults tests/drill $(wildcard tests/*/test_killed.py tests/integrations/*/test_killed.py) \
+	tests/autosave/test_failures.py tests/autosave/test_signals.py tests/leases/test_clocks.py \
+	tests/stores/test_sqlite_processes.py tests/stores/test_postgres_concurrency.py tests/stores/test_postgres_errors.py \
+	tests/workspace/test_failures.py tests/workspace/test_durability.py tests/workspace/test_taking_back.py
 INPUTS := pyproject.toml constraints.txt setup.py src/holdfast/state/_plain.c
 
 # The coding agents that `make test-agents` runs; their versions stand in tests/agents/package.json.
@@ -61,8 +66,8 @@ check: lint test ## what CI runs
 acceptance: $(DEV) ## run all tests, long drills too, and print every requirement with its proof
 	$(BIN)/python -m tests.acceptance.report -- -n $(WORKERS) $(ARGS)
 
-faults: $(DEV) ## the fault drills at full size: power cuts, failing disks, killed servers, lost answers
-	$(PYTEST) tests/faults $(ARGS)
+faults: $(DEV) ## the fault drills at full size: kills, power cuts, failing and full disks, killed servers, lost answers, clocks
+	$(PYTEST) $(FAULTS) $(ARGS)
 
 fuzz: $(FUZZ) ## fuzz every decoder, SECONDS=60 each; ARGS names some (needs Linux or macOS)
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)

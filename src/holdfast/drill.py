@@ -201,6 +201,12 @@ class _Drill:
         with self._open() as manager:
             session = manager.get_session(self._session_id)
             report.damaged = len(manager.verify().damaged)
+            for checkpoint_id, n in self._saved.items():
+                saved = session.get_checkpoint(checkpoint_id)
+                held = manager.workspace.read(saved.workspace_commit or "", _COUNTER)
+                if (saved.state, held) != (_state(n), _counter(n)):
+                    report.damaged += 1
+                    report.problems.append(f"checkpoint {n} is not what was saved")
             report.checkpoint_bytes = [one.stored_bytes for one in session.list_checkpoints()]
         done = (self._project.parent / _EFFECTS).read_text().split() if self._has_effects() else []
         report.effects = len(done)
@@ -243,9 +249,9 @@ class _Worker:
 
     def save(self) -> None:
         n = self._next
-        (self._project / _COUNTER).write_text(f"{n}\n")
+        (self._project / _COUNTER).write_bytes(_counter(n))
         _say("begins", n)
-        saved = self._session.save_checkpoint(state={"n": n, "text": ["word"] * (n % 50)})
+        saved = self._session.save_checkpoint(state=_state(n))
         _say("saved", n, saved.id)
 
     def step(self) -> None:
@@ -274,6 +280,14 @@ class _Worker:
         self._session.pause("drill")
         self._session = self._manager.resume_session(self._session.id)
         _say("back", n)
+
+
+def _state(n: int) -> dict[str, Any]:
+    return {"n": n, "text": ["word"] * (n % 50)}
+
+
+def _counter(n: int) -> bytes:
+    return f"{n}\n".encode()
 
 
 def _note(path: str, key: str) -> str:

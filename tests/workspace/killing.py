@@ -64,12 +64,17 @@ def killer() -> Iterator[Killer]:
         process.stdin.close()
 
 
+def is_step(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Tell whether what Python announces could change something."""
+    return event in _STEPS or (event == "open" and bool((arguments[2] or 0) & _WRITES))
+
+
 def _arm(at: int) -> None:
     left = at
 
     def step(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
-        if event in _STEPS or (event == "open" and (arguments[2] or 0) & _WRITES):
+        if is_step(event, arguments):
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
