@@ -18,12 +18,12 @@ from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.workspace import packs
 from holdfast.workspace.incoming import Incoming
-from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.references import References
 
 STEPS: dict[str, list[tuple[Any, str]]] = {
     "pack": [(packs, "_index")],
     "deliver": [(Incoming, "deliver")],
-    "reference": [(PrivateStore, "keep")],
+    "reference": [(References, "keep")],
     "shared pack": [(SqliteStore, "put_pack"), (PostgresStore, "put_pack")],
     "content": [(SqliteStore, "stage_chunks"), (PostgresStore, "stage_chunks")],
     "rows": [(SqliteStore, "add_session"), (PostgresStore, "add_session")],
