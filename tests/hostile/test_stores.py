@@ -239,3 +239,20 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(clone: Path, name: str, 
         path.symlink_to("/dev/zero")
     told = CommandLine(clone)("status")
     assert "not a regular file" in told.out + told.err
+
+
+def test_a_key_without_an_end_and_a_pipe_for_a_handoff_are_refused(clone: Path) -> None:
+    cli = CommandLine(clone)
+    cli.ok("init")
+    key = clone / ".agents" / "redaction.key"
+    key.unlink(missing_ok=True)
+    key.symlink_to("/dev/zero")
+    secret = json.dumps({"note": "ghp_" + "a1B2c3D4e5F6" * 3})
+    refused = cli("save", "one", "--agent-type", "x", "--state", "-", stdin=secret)
+    assert (refused.code, "not a regular file" in refused.err) == (2, True)
+    key.unlink()
+    cli.ok("save", "one", "--agent-type", "x", "--state", "-", stdin="{}")
+    os.mkfifo(clone / "HANDOFF.md")
+    refused = cli("handoff")
+    assert refused.code != 0
+    assert "not a regular file" in refused.err

@@ -21,6 +21,7 @@ from holdfast.errors import HandoffRefused
 from holdfast.handoff.files import create_new, inside, replace_file
 from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.sessions import Session, SessionManager
+from holdfast.small_files import read_small_file
 
 START: Final = "<!-- checkpoints:start -->"
 END: Final = "<!-- checkpoints:end -->"
@@ -32,7 +33,6 @@ _HEADER: Final = ("| name | id | saved | branch | resume |", "|---|---|---|---|-
 _CLASSES: Final = ("manual", "feature", "session", "failure")
 _DECISIONS: Final = 5
 _ATTEMPTS: Final = 5
-_LARGEST: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,11 @@ def update_handoff(
 def read_handoff(path: Path) -> Handoff:
     """Read any HANDOFF.md: whatever its line ends, byte order mark or encoding."""
     try:
-        data = path.read_bytes()
+        data = read_small_file(path)
     except FileNotFoundError:
         raise HandoffRefused(f"there is no {path}") from None
+    except OSError as error:
+        raise HandoffRefused(f"{path} cannot be read: {error.strerror}") from None
     utf_16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
     text = text.replace("\r\n", "\n")
@@ -162,13 +164,11 @@ class _Parts:
 
 def _read(path: Path) -> bytes | None:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise HandoffRefused(f"{path} is too large to be a handoff; nothing was written")
-        return path.read_bytes()
+        return read_small_file(path)
     except FileNotFoundError:
         return None
-    except IsADirectoryError:
-        raise HandoffRefused(f"{path} is a directory; nothing was written") from None
+    except OSError as error:
+        raise HandoffRefused(f"{path}: {error.strerror}; nothing was written") from None
 
 
 def _split(data: bytes, path: Path) -> _Parts:

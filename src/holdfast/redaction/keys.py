@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.durable import sync_directory
 from holdfast.errors import InvalidConfiguration
+from holdfast.small_files import read_small_file
 
 FILE_NAME: Final = "redaction.key"
 _BYTES: Final = 32
@@ -37,12 +38,12 @@ def load_key(folder: Path) -> bytes:
     """Return the key kept in a folder; the first to ask makes it."""
     path = folder / FILE_NAME
     try:
-        return parse_key(path.read_text(encoding="ascii", errors="replace"), str(path))
+        return parse_key(read_small_file(path).decode("ascii", "replace"), str(path))
     except FileNotFoundError:
         _make(path)
     except OSError as error:
         raise InvalidConfiguration(f"{path} cannot be read: {error}. Nothing was stored") from None
-    return parse_key(path.read_text(encoding="ascii", errors="replace"), str(path))
+    return parse_key(read_small_file(path).decode("ascii", "replace"), str(path))
 
 
 def find_key(folder: Path) -> bytes | None:
