@@ -29,6 +29,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.durable import sync_directories
 from holdfast.workspace.base import Change, Entry, Skipped
+from holdfast.workspace.files import blob_of
 from holdfast.workspace.paths import parents
 from holdfast.workspace.plan import Plan
 from holdfast.workspace.private_store import PrivateStore
@@ -39,7 +40,6 @@ _SYNC_EACH: Final = 200
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _NO_FILE: Final = getattr(os, "O_DIRECTORY", 0)
 _FOLDER: Final = os.O_RDONLY | _NO_FILE | _NOFOLLOW
-_PIECE: Final = 1 << 20
 # Of Linux's renameat2.
 _NO_REPLACE: Final = 1
 _EXCHANGE: Final = 2
@@ -450,20 +450,16 @@ def _look(folder: int, name: str, change: Change) -> Held | None:
         if stat.S_ISDIR(looked.st_mode):
             return _DIRECTORY
         blob = next(one.blob for one in (change.old, change.new) if one is not None)
-        digest = new_hash("sha256" if len(blob) == 64 else "sha1", usedforsecurity=False)
         if stat.S_ISLNK(looked.st_mode):
             content = os.readlink(os.fsencode(name), dir_fd=folder)
+            digest = new_hash("sha256" if len(blob) == 64 else "sha1", usedforsecurity=False)
             digest.update(b"blob %d\0" % len(content) + content)
             return ("120", digest.hexdigest())
         if not stat.S_ISREG(looked.st_mode):
             return _UNKNOWN
         flags = os.O_RDONLY | _NOFOLLOW | os.O_NONBLOCK
         with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
-            # Should it grow meanwhile, this is the name of no content, and so of none that is known.
-            digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-        return ("100", digest.hexdigest())
+            return ("100", blob_of(file, blob))
     except FileNotFoundError:
         return None
     except OSError:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from hashlib import new as new_hash
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from holdfast.workspace.paths import parents
 
 LINK: Final = "120000"
+_PIECE: Final = 1 << 20
 # Why a path cannot be looked at: it is not there, or something on the way to it is no directory of ours,
 # or it is longer than the system takes.
 _ABSENT: Final = frozenset(
@@ -94,3 +96,15 @@ def kind_of(mode: int) -> str:
         if test(mode):
             return name
     return "not a file"
+
+
+def blob_of(file: IO[bytes], like: str) -> str:
+    """Return the name that git gives to the content of an open file, in the format of another name.
+
+    Should it grow meanwhile, this is the name of no content, and so of none that is known.
+    """
+    digest = new_hash("sha256" if len(like) == 64 else "sha1", usedforsecurity=False)
+    digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
+    while piece := file.read(_PIECE):
+        digest.update(piece)
+    return digest.hexdigest()

@@ -15,19 +15,17 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import new as new_hash
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final, TypeAlias
 
 from holdfast.workspace.base import Entry
-from holdfast.workspace.files import LINK, git_mode, lstat
+from holdfast.workspace.files import LINK, blob_of, git_mode, lstat
 from holdfast.workspace.paths import folders_of, parents
 
 # Times of change are as fine as a tick of the system; where they are whole seconds, as coarse as two.
 _TICK_NS: Final = 50_000_000
 _SECOND_NS: Final = 1_000_000_000
-_PIECE: Final = 1 << 20
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FILE: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -90,11 +88,7 @@ def is_there(root: Path, path: str, entry: Entry) -> bool:
     """Whether a file of the project is what git took for it, reached without following a link."""
     try:
         with opened(root, path) as (mode, file):
-            digest = new_hash("sha256" if len(entry.blob) == 64 else "sha1", usedforsecurity=False)
-            digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-            return (mode, digest.hexdigest()) == (entry.mode, entry.blob)
+            return (mode, blob_of(file, entry.blob)) == (entry.mode, entry.blob)
     except OSError:
         return False
 
