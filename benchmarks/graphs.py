@@ -120,12 +120,12 @@ def _time_of_history(limit: int) -> float:
     return seconds
 
 
-def take_turns_talking(count: int, *talks: TalkApart, run: int = 25) -> None:
-    """Let all talk for so many turns, in runs, with an idle disk before each.
+def talk_in_turn(turns: int, talks: Sequence[TalkApart], first: int = 0) -> None:
+    """Let all talk, one whole conversation after the other, from the ``first`` one on.
 
-    A turn after the other's writes would wait for them.
+    Each begins with an idle disk, or it would wait for what another one wrote. Nobody waits for the disk in the middle
+    of it, as no program does: what a conversation leaves there, it may have to wait for itself.
     """
-    for begun in range(0, count, run):
-        for talk in talks:
-            os.sync()
-            talk.turns(min(run, count - begun))
+    for talk in (*talks[first:], *talks[:first]):
+        os.sync()
+        talk.turns(turns)

@@ -1,17 +1,20 @@
 """A conversation of 250 turns with LangGraph: what its checkpointers store, and how long they take.
 
-The same graph, with LangGraph's own checkpointers, with its delta channel, and with ours.
+The same graph, with LangGraph's own checkpointers, with its delta channel, and with ours. Each holds the same
+conversation several times, in turn with the others, on a fresh store.
 """
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.content import Writer
-from benchmarks.graphs import DeltaState, TalkApart, take_turns_talking
+from benchmarks.graphs import DeltaState, TalkApart, talk_in_turn
 from benchmarks.growth import relations_bytes
 from benchmarks.harness import Row, Run, median, show_bytes, show_time, show_times, take_turns
 from benchmarks.ours import CHECKPOINT_COPY, SqliteFile
@@ -22,6 +25,7 @@ TARGET_SMALLER = 60
 TARGET_FASTER = 2
 TARGET_HISTORY = 5
 _LISTED = 20
+_LAST = 25
 _PER_THREAD = 100
 _DELTA_NOTE = "the delta channel changes the graph's schema; ours has the plain one"
 
@@ -30,19 +34,53 @@ def measure(run: Run) -> list[Row]:
     return [*_sqlite(run), *_postgres(run), _threads(run)]
 
 
+@dataclass
+class _Side:
+    """What one checkpointer needs: its turns, those at the end of a conversation, and listing the newest states."""
+
+    turns: list[float] = field(default_factory=list)
+    last: list[float] = field(default_factory=list)
+    listings: list[float] = field(default_factory=list)
+
+
+def _talk(run: Run, turns: int, open_talks: Callable[[int], list[TalkApart]]) -> list[_Side]:
+    """Hold the conversation in several rounds, whose number the stores get; return what each side took."""
+    sides: list[_Side] = []
+    for number in range(run.size(3, 1)):
+        with ExitStack() as stack:
+            talks = [stack.enter_context(talk) for talk in open_talks(number)]
+            sides = sides or [_Side() for _ in talks]
+            talk_in_turn(turns, talks, first=number % len(talks))
+            said = [talk.messages() for talk in talks]
+            assert all(messages == said[0] for messages in said)
+            for _ in range(run.size(4, 3)):
+                for side, talk in zip(sides, talks, strict=True):
+                    side.listings.append(talk.time_of_history(_LISTED))
+            for side, talk in zip(sides, talks, strict=True):
+                side.turns += talk.times
+                side.last += talk.times[-_LAST:]
+    return sides
+
+
 def _sqlite(run: Run) -> list[Row]:
-    turns, folder = run.size(250, 40), run.directory
-    paths = [folder / f"langgraph-{name}.db" for name in ("peer", "delta", "ours")]
-    with (
-        TalkApart(partial(open_sqlite_saver, paths[0])) as peer,
-        TalkApart(partial(open_sqlite_saver, paths[1]), schema=DeltaState) as delta,
-        TalkApart(partial(HoldfastSaver, paths[2])) as ours,
-    ):
-        take_turns_talking(turns, peer, delta, ours)
-        _same(peer, delta, ours)
-        histories = _histories(run, peer, ours)
-    peer_bytes, delta_bytes = map(_peer_bytes, paths[:2])
-    file = SqliteFile(paths[2])
+    turns = run.size(250, 40)
+
+    def paths(number: int) -> list[Path]:
+        return [
+            run.directory / f"langgraph-{name}-{number}.db" for name in ("peer", "delta", "ours")
+        ]
+
+    def talks(number: int) -> list[TalkApart]:
+        peer, delta, ours = paths(number)
+        return [
+            TalkApart(partial(open_sqlite_saver, peer)),
+            TalkApart(partial(open_sqlite_saver, delta), schema=DeltaState),
+            TalkApart(partial(HoldfastSaver, ours)),
+        ]
+
+    peer, delta, ours = _talk(run, turns, talks)
+    peer_bytes, delta_bytes = map(_peer_bytes, paths(0)[:2])
+    file = SqliteFile(paths(0)[2])
     our_bytes = file.file_bytes()
     file.close()
     what = f"LangGraph on SQLite, {turns} turns of two 1 KB messages"
@@ -68,21 +106,23 @@ def _sqlite(run: Run) -> list[Row]:
         ),
         _faster(f"{what}: a turn", "SqliteSaver", peer, ours, TARGET_FASTER),
         _faster(f"{what}: a turn, beside a delta channel", "SqliteSaver with DeltaChannel", delta, ours),
-        _history(what, "SqliteSaver", histories),
+        _history(what, "SqliteSaver", peer, ours, TARGET_HISTORY),
     ]  # fmt: skip
 
 
 def _postgres(run: Run) -> list[Row]:
     turns = run.size(250, 40)
-    urls = [run.new_database() for _ in range(3)]
-    with (
-        TalkApart(partial(open_postgres_saver, urls[0])) as peer,
-        TalkApart(partial(open_postgres_saver, urls[1]), schema=DeltaState) as delta,
-        TalkApart(partial(HoldfastSaver, urls[2])) as ours,
-    ):
-        take_turns_talking(turns, peer, delta, ours)
-        _same(peer, delta, ours)
-        histories = _histories(run, peer, ours)
+    urls: list[str] = []
+
+    def talks(_number: int) -> list[TalkApart]:
+        urls[:] = [run.new_database() for _ in range(3)]
+        return [
+            TalkApart(partial(open_postgres_saver, urls[0])),
+            TalkApart(partial(open_postgres_saver, urls[1]), schema=DeltaState),
+            TalkApart(partial(HoldfastSaver, urls[2])),
+        ]
+
+    peer, delta, ours = _talk(run, turns, talks)
     peer_bytes, delta_bytes, our_bytes = map(relations_bytes, urls)
     what = f"LangGraph on PostgreSQL, {turns} turns of two 1 KB messages"
     return [
@@ -103,7 +143,7 @@ def _postgres(run: Run) -> list[Row]:
         ),
         _faster(f"{what}: a turn", "PostgresSaver", peer, ours),
         _faster(f"{what}: a turn, beside a delta channel", "PostgresSaver with DeltaChannel", delta, ours),
-        _history(what, "PostgresSaver", histories, None),
+        _history(what, "PostgresSaver", peer, ours),
     ]  # fmt: skip
 
 
@@ -170,24 +210,10 @@ def _peer_bytes(path: Path) -> int:
         return sqlite_file_bytes(saver, path)
 
 
-def _same(*talks: TalkApart) -> None:
-    said = [talk.messages() for talk in talks]
-    assert all(messages == said[0] for messages in said)
-
-
-def _histories(run: Run, *talks: TalkApart) -> list[list[float]]:
-    """List the newest states in turn, round after round; return the times of each."""
-    rounds = range(run.size(10, 3))
-    times = [[talk.time_of_history(_LISTED) for talk in talks] for _ in rounds]
-    return [list(of_one) for of_one in zip(*times, strict=True)]
-
-
-def _faster(
-    figure: str, name: str, peer: TalkApart, ours: TalkApart, target: int | None = None
-) -> Row:
-    """Compare what a turn took over the whole conversation: short at first, long in the end."""
-    peer_time, our_time = (sum(talk.times) / len(talk.times) for talk in (peer, ours))
-    last = [median(talk.times[-25:]) for talk in (peer, ours)]
+def _faster(figure: str, name: str, peer: _Side, ours: _Side, target: int | None = None) -> Row:
+    """Compare what a turn took over whole conversations: short at first, long in the end."""
+    peer_time, our_time = (sum(side.turns) / len(side.turns) for side in (peer, ours))
+    last = [median(side.last) for side in (peer, ours)]
     return Row(
         figure=figure,
         peer=f"{name} {show_time(peer_time)}",
@@ -200,10 +226,8 @@ def _faster(
     )
 
 
-def _history(
-    what: str, name: str, times: list[list[float]], target: int | None = TARGET_HISTORY
-) -> Row:
-    peer_time, our_time = map(median, times)
+def _history(what: str, name: str, peer: _Side, ours: _Side, target: int | None = None) -> Row:
+    peer_time, our_time = median(peer.listings), median(ours.listings)
     return Row(
         figure=f"{what}: get_state_history(limit={_LISTED})",
         peer=f"{name} {show_time(peer_time)}",
