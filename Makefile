@@ -23,7 +23,7 @@ FAULTS := tests/faults tests/drill $(wildcard tests/*/test_killed.py tests/integ
 	tests/autosave/test_failures.py tests/autosave/test_signals.py tests/leases/test_clocks.py \
 	tests/stores/test_sqlite_processes.py tests/stores/test_postgres_concurrency.py tests/stores/test_postgres_errors.py \
 	tests/workspace/test_failures.py tests/workspace/test_durability.py tests/workspace/test_taking_back.py
-INPUTS := pyproject.toml constraints.txt setup.py src/holdfast/state/_plain.c
+INPUTS := pyproject.toml constraints.txt setup.py $(wildcard src/holdfast/state/_plain*.[ch])
 
 # The coding agents that `make test-agents` runs; their versions stand in tests/agents/package.json.
 AGENTS_NPM := $(CURDIR)/.agents-npm

@@ -11,7 +11,12 @@ setup(
     ext_modules=[
         Extension(
             "holdfast.state._plain",
-            ["src/holdfast/state/_plain.c"],
+            [
+                "src/holdfast/state/_plain.c",
+                "src/holdfast/state/_plain_outline.c",
+                "src/holdfast/state/_plain_reading.c",
+            ],
+            depends=["src/holdfast/state/_plain.h"],
             py_limited_api=True,
             # Without a compiler the package is complete too: plain.py has the same functions.
             optional=True,

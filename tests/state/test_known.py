@@ -28,7 +28,7 @@ ELEMENTS: list[Any] = [
 @pytest.fixture(autouse=True, params=IMPLEMENTATIONS)
 def _implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs on each implementation of what it is about."""
-    for name in ("fits", "outline"):
+    for name in ("built", "fits", "outline"):
         monkeypatch.setattr(module, name, getattr(IMPLEMENTATIONS[request.param], name))
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import enum
+import gc
 import random
 import sys
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import ModuleType
@@ -95,24 +98,25 @@ def test_all_agree_on_what_is_plain(value: Any, room: int, size: int) -> None:
 
 @given(before=st.lists(_VALUES, max_size=5), now=st.lists(_VALUES, max_size=5))
 def test_all_agree_on_what_is_the_same(before: list[Any], now: list[Any]) -> None:
-    outlines = [looking.outline(before, MESSAGES) for looking in IMPLEMENTATIONS.values()]
-    assert all(len(one) == len(outlines[0]) and all(map(_is, one, outlines[0])) for one in outlines)
     for values in (now, before, copy.deepcopy(before), [*before, 1], before[:-1], [1, *before]):
-        for start in (0, 1):
-            said = {
-                looking.fits(outlines[0], values, start) for looking in IMPLEMENTATIONS.values()
-            }
-            there = _text(values[start : start + len(before)])
-            assert said == {there == _text(before)}
+        said = {
+            looking.fits([looking.outline(before, MESSAGES)], values)
+            for looking in IMPLEMENTATIONS.values()
+        }
+        assert said == {repr(values[: len(before)]) == repr(before)}
 
 
-def _is(one: Any, other: Any) -> bool:
-    # Lengths beyond the small numbers are other objects each time.
-    return one is other or (type(one) is int and one == other)
-
-
-def _text(values: list[Any]) -> str:
-    return repr(values)
+@given(values=st.lists(_VALUES, max_size=5), cut=st.integers(0, 5))
+def test_outlines_are_read_one_after_the_other_and_joined(values: list[Any], cut: int) -> None:
+    for looking in IMPLEMENTATIONS.values():
+        parts = [looking.outline(some, MESSAGES) for some in (values[:cut], [], values[cut:])]
+        whole = looking.outline(values, MESSAGES)
+        for known in ([whole], parts, [parts[0] + parts[1] + parts[2]]):
+            assert looking.fits(known, values)
+            assert looking.fits(known, [*copy.deepcopy(values), 1])
+            assert looking.fits(known, values[:-1]) == (not values)
+            assert repr(looking.built(known, [])) == repr(values)
+        assert sys.getsizeof(parts[0] + parts[2]) <= sys.getsizeof(whole)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +148,10 @@ def test_the_size_is_bounded(looking: ModuleType) -> None:
 def test_an_object_is_known_by_its_attributes(looking: ModuleType) -> None:
     values = [Message("a", {"b": 1}), Message(["c"])]
     known = looking.outline(values, MESSAGES)
-    assert looking.fits(known, copy.deepcopy(values), 0)
+    assert looking.fits([known], copy.deepcopy(values))
     values[0].extra["b"] = True
-    assert not looking.fits(known, values, 0)
-    assert not looking.fits(known, [Message("a", {"b": 1}), {"content": ["c"], "extra": None}], 0)
+    assert not looking.fits([known], values)
+    assert not looking.fits([known], [Message("a", {"b": 1}), {"content": ["c"], "extra": None}])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,7 @@ def test_an_object_that_lacks_an_attribute_says_so(looking: ModuleType) -> None:
     lacking.content = 1  # type: ignore[attr-defined]
     known = looking.outline([lacking], MESSAGES)
     with pytest.raises(AttributeError):
-        looking.fits(known, [Lacking()], 0)
+        looking.fits([known], [Lacking()])
 
 
 def test_an_attribute_that_changes_its_own_list_harms_nothing(looking: ModuleType) -> None:
@@ -183,13 +187,49 @@ def test_an_attribute_that_changes_its_own_list_harms_nothing(looking: ModuleTyp
     held: dict[str, Any] = {"a": Meddling(), "b": ["c"] * 3}
     values = [held, [held["a"], "d"], "e"]
     known = looking.outline(values, {Meddling: ("content",)})
-    assert looking.fits(known, values, 0)
+    assert looking.fits([known], values)
     held["a"].meddles = True
     try:
-        same = looking.fits(known, values, 0)
+        same = looking.fits([known], values)
     except RuntimeError:
         same = False
     assert not same
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda held: held.pop("z"),
+        lambda held: held.update(more=1),
+        lambda held: held.update({str(number): number for number in range(100)}),
+        dict.clear,
+    ],
+    ids=["shorter", "longer", "much longer", "empty"],
+)
+def test_a_dict_that_changes_while_it_is_looked_at_harms_nothing(
+    looking: ModuleType, change: Callable[[Any], None]
+) -> None:
+    class Meddling:
+        meddles = False
+
+        @property
+        def content(self) -> str:
+            if self.meddles:
+                change(held)
+            return "text"
+
+    attributes = {Meddling: ("content",)}
+    held: dict[str, Any] = {"a": Meddling(), "y": [], "z": {"b": []}}
+    values = [held, {"c": []}]
+    known = looking.outline(values, attributes)
+    before = dict(held)
+    Meddling.meddles = True
+    with suppress(RuntimeError):
+        looking.fits([known], values)
+    held.clear()
+    held.update(before)
+    with pytest.raises(RuntimeError):
+        looking.outline(values, attributes)
 
 
 def test_depth_beyond_the_call_stack_is_an_error_and_no_crash(looking: ModuleType) -> None:
@@ -202,7 +242,7 @@ def test_depth_beyond_the_call_stack_is_an_error_and_no_crash(looking: ModuleTyp
     shallow: Any = 0
     for _ in range(levels):
         shallow = [shallow]
-    assert looking.fits(looking.outline(shallow, {}), shallow, 0)
+    assert looking.fits([looking.outline(shallow, {})], shallow)
 
 
 def test_wrong_arguments_are_refused() -> None:
@@ -210,7 +250,12 @@ def test_wrong_arguments_are_refused() -> None:
         with pytest.raises((TypeError, AttributeError)):
             looking.outline(1, {})
         with pytest.raises((TypeError, AttributeError)):
-            looking.fits(1, [], 0)
+            looking.fits(1, [])
+        for read in (looking.fits, looking.built):
+            with pytest.raises(TypeError):
+                read([looking.outline([1], {}), 1], [1])
+        with pytest.raises(TypeError):
+            looking.outline([], {}) + 1
 
 
 def test_a_compiled_part_is_used_where_there_is_one() -> None:
@@ -234,7 +279,7 @@ def rebuilt(
 ) -> list[Any]:
     """Return what is built from the outline of values."""
     spares = [] if spares is None else spares
-    made: list[Any] = looking.built(looking.outline(values, attributes), spares, 0)
+    made: list[Any] = looking.built([looking.outline(values, attributes)], spares)
     del spares[len(made) :]
     return made
 
@@ -243,7 +288,7 @@ def rebuilt(
 def test_what_is_built_is_equal_and_shares_nothing_but_scalars(values: list[Any]) -> None:
     for looking in IMPLEMENTATIONS.values():
         made = rebuilt(looking, values, _COPIED)
-        assert looking.fits(looking.outline(values, MESSAGES), made, 0)
+        assert looking.fits([looking.outline(values, MESSAGES)], made)
         assert _containers(made).isdisjoint(_containers(values))
 
 
@@ -257,13 +302,179 @@ def _containers(value: Any) -> set[int]:
     return set()
 
 
+def test_a_set_is_known_whatever_the_order_of_its_texts(looking: ModuleType) -> None:
+    texts = [f"text {number}" for number in range(100)]
+    known = [looking.outline([set(texts)], {})]
+    other = {*texts, *map(str, range(1_000))}
+    other.difference_update(map(str, range(1_000)))
+    assert list(other) != list(set(texts))
+    assert looking.fits(known, [other])
+    assert looking.built(known, []) == [other]
+    other.remove(texts[50])
+    assert not looking.fits(known, [other])
+    other.add("another")
+    assert not looking.fits(known, [other])
+    other.remove("another")
+    other.add(Text(texts[50]))
+    assert not looking.fits(known, [other])
+
+
+class Base:
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+
+SLOT: Any = vars(Base)["content"]
+
+
+class Louder:
+    """A way around the slot, for which a class that is asked gives the slot itself."""
+
+    def __get__(self, one: Any, kind: Any = None) -> Any:
+        return SLOT if one is None else SLOT.__get__(one).upper()
+
+
+class Around(Base):
+    __slots__ = ()
+    content: Any = Louder()
+
+
+class OwnWay(Base):
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return found.upper() if name == "content" else found
+
+
+class Missing(Base):
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return "A"
+
+
+@pytest.mark.parametrize("kind", [Base, Around, OwnWay, Missing])
+def test_a_slot_has_what_its_object_says(looking: ModuleType, kind: type[Base]) -> None:
+    attributes = {kind: ("content",)}
+    one, other = kind.__new__(kind), kind.__new__(kind)
+    for each, content in ((one, "a"), (other, "A")):
+        SLOT.__set__(each, content)
+    same = one.content == other.content
+    assert looking.fits([looking.outline([one], attributes)], [one])
+    assert looking.fits([looking.outline([one], attributes)], [other]) == same
+    SLOT.__delete__(one)
+    if kind is Missing:
+        assert looking.fits([looking.outline([other], attributes)], [one])
+    else:
+        with pytest.raises(AttributeError):
+            looking.fits([looking.outline([other], attributes)], [one])
+
+
+def test_a_class_may_change_between_two_looks(looking: ModuleType) -> None:
+    class Changing(Base):
+        __slots__ = ()
+
+    values = [Changing("a"), Changing("b")]
+    known = [looking.outline(values, {Changing: ("content",)})]
+    assert looking.fits(known, values)
+    type.__setattr__(Changing, "content", "c")
+    assert not looking.fits(known, values)
+    type.__delattr__(Changing, "content")
+    assert looking.fits(known, values)
+
+
+def test_any_number_of_classes_stand_in_each_other(looking: ModuleType) -> None:
+    kinds = [type(f"Kind{number}", (Base,), {"__slots__": ()}) for number in range(20)]
+    attributes = dict.fromkeys(kinds, ("content",))
+    value: Any = "text"
+    for kind in [*kinds, *kinds]:
+        value = kind([value])
+    known = [looking.outline([value], attributes)]
+    assert looking.fits(known, [copy.deepcopy(value)])
+    (made,) = looking.built(known, [])
+    assert looking.fits(known, [made])
+    made.content[0].content[0].content.append(1)
+    assert not looking.fits(known, [made])
+
+
+def test_names_belong_to_their_outline(looking: ModuleType) -> None:
+    value = Message("a", "b")
+    known = [looking.outline([value], {Message: (name,)}) for name in ("content", "extra")]
+    assert looking.fits(known, [value, value])
+    assert not looking.fits(known, [value, Message("a", "c")])
+    assert looking.fits(known, [Message("a", "c"), value])
+
+
+def test_what_was_held_is_let_go(looking: ModuleType) -> None:
+    class Failing(Base):
+        __slots__ = ("fails",)
+
+    class Refusing(Base):
+        __slots__ = ("fails",)
+
+        def __getattr__(self, name: str) -> Any:
+            raise KeyboardInterrupt
+
+    text, key, names = "".join(("some ", "text")), "".join(("k", "ey")), ("content", "fails")
+    attributes: Any = {Failing: names, Refusing: names}
+    kinds = [Failing, Refusing]
+
+    def counted() -> list[int]:
+        gc.collect()
+        slots = [vars(kind)["fails"] for kind in kinds]
+        return [sys.getrefcount(one) for one in (text, key, names, *kinds, *slots)]
+
+    def look(kind: Any) -> None:
+        value = kind([text, {key: text}, {text, key}])
+        value.fails = None
+        known = looking.outline([value, text], attributes)
+        assert looking.fits([known + known], [value, text] * 2)
+        spares: list[Any] = []
+        for _ in range(3):
+            looking.built([known, known], spares)
+        assert not looking.fits([known], [value, {key: text}])
+        del value.fails
+        for ask, wrongly in (
+            (looking.fits, ([known], [value])),
+            (looking.outline, ([value], attributes)),
+        ):
+            with pytest.raises((AttributeError, KeyboardInterrupt)):
+                ask(*wrongly)
+        for odd in ({key: (1,)}, {text: 1, 1: text}, {text, 1}):
+            with pytest.raises(TypeError):
+                looking.outline([text, odd], attributes)
+
+    # Python itself keeps something of a class that it meets for the first time.
+    for kind in kinds:
+        look(kind)
+    before = counted()
+    for kind in kinds * 5:
+        look(kind)
+    assert counted() == before
+
+
+def test_a_class_that_leads_to_its_own_outline_can_be_collected(looking: ModuleType) -> None:
+    class Leading(Base):
+        __slots__ = ()
+        known: Any
+
+    leads = weakref.ref(Leading)
+    Leading.known = looking.outline([Leading("a")], {Leading: ("content",)})
+    del Leading
+    gc.collect()
+    assert leads() is None
+
+
 def test_sets_of_texts_and_slots_are_built(looking: ModuleType) -> None:
     value = Slotted([{"a": {"b", "c"}}])
     (made,) = rebuilt(looking, [value], _COPIED)
     assert made.content == value.content
-    assert looking.fits(looking.outline([value], _COPIED), [made], 0)
+    assert looking.fits([looking.outline([value], _COPIED)], [made])
     for odd in ({"b"}, {"b", Text("c")}, {"b", 1}, frozenset({"b", "c"})):
-        assert not looking.fits(looking.outline([value], _COPIED), [Slotted([{"a": odd}])], 0)
+        assert not looking.fits([looking.outline([value], _COPIED)], [Slotted([{"a": odd}])])
     assert made.content[0]["a"] is not value.content[0]["a"]
 
 

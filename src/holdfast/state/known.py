@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from holdfast.state.plain import Attributes, built, fits, outline
+from holdfast.state.plain import Attributes, Outline, built, fits, outline
 
 # Outlines are made and shared by the block: of a list that grows, only the last one is copied.
 _BLOCK: Final = 128
@@ -32,18 +32,21 @@ class KnownList:
         Raises `NoRoom` as soon as it turns out to cost more than ``room``, and TypeError for an element
         that is neither plain nor of one of the classes.
         """
-        self._blocks: list[list[Any]] = [] if before is None else before._blocks[:]
+        self._blocks: list[Outline] = [] if before is None else before._blocks[:]
         known = 0 if before is None else len(before)
         self._count = known + len(added)
         self.cost: int = 0 if before is None else before.cost
         at = 0
         while at < len(added):
             filled = (known + at) % _BLOCK
-            begun: list[Any] = self._blocks.pop() if filled else []
             end = min(at + _BLOCK - filled, len(added))
-            block = begun + outline(added[at:end], attributes)
+            block = outline(added[at:end], attributes)
+            if filled:
+                begun = self._blocks.pop()
+                block = begun + block
+                self.cost -= sys.getsizeof(begun)
             self._blocks.append(block)
-            self.cost += sys.getsizeof(block) - (sys.getsizeof(begun) if begun else 0)
+            self.cost += sys.getsizeof(block)
             if self.cost > room:
                 raise NoRoom
             at = end
@@ -54,16 +57,14 @@ class KnownList:
     def begins(self, value: list[Any]) -> bool:
         """Tell whether ``value`` begins with exactly these elements."""
         try:
-            return all(fits(block, value, at * _BLOCK) for at, block in enumerate(self._blocks))
+            return fits(self._blocks, value)
         except Exception:
             # Something else stands there, which cannot even be compared.
             return False
 
     def built(self, spares: list[Any]) -> list[Any]:
         """Return a list of the same elements that is the caller's own; see `plain.built`."""
-        made: list[Any] = []
-        for at, block in enumerate(self._blocks):
-            made += built(block, spares, at * _BLOCK)
+        made = built(self._blocks, spares)
         del spares[len(made) :]
         return made
 

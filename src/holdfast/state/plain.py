@@ -9,22 +9,26 @@ after a round through JSON: then their types decide as well, because 1, 1.0 and 
 
 An outline says all that there is to say of a value, so that it can also be built again from it.
 
-`_plain.c` has the same functions, several times as fast. They are used where it could be compiled;
-what is written here says what they do.
+`_plain.c` and its neighbours have the same functions, several times as fast. They are used where they could be
+compiled; what is written here says what they do.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from holdfast.state.tags import MARK, MAX_DEPTH
 
-__all__ = ["COMPILED", "Attributes", "built", "fits", "is_plain", "outline"]
+__all__ = ["COMPILED", "Attributes", "Outline", "built", "fits", "is_plain", "outline"]
 
 Attributes = dict[type, tuple[str, ...]]
 """Classes whose objects may stand among plain data, and the attributes that these consist of."""
+
+Outline = Any
+"""What a list is known by: here a list of marks, in C a type of its own. With ``+`` one is joined to another."""
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
@@ -66,7 +70,7 @@ def _size_left(value: Any, room: int, size: int) -> int:
     return size if kind in _SCALARS else -1
 
 
-def outline(values: list[Any], attributes: Attributes) -> list[Any]:
+def outline(values: list[Any], attributes: Attributes) -> Outline:
     """Return what `fits` recognises these values by.
 
     Raises TypeError for one that is neither plain nor of one of the classes.
@@ -74,7 +78,8 @@ def outline(values: list[Any], attributes: Attributes) -> list[Any]:
     found: list[Any] = []
     for value in values:
         _outline(value, attributes, found)
-    return found
+    # Without room to grow: callers ask for its size.
+    return found[:]
 
 
 def _outline(value: Any, attributes: Attributes, found: list[Any]) -> None:
@@ -105,17 +110,13 @@ def _outline(value: Any, attributes: Attributes, found: list[Any]) -> None:
         raise TypeError(f"an object of the class {kind.__qualname__}")
 
 
-def fits(known: list[Any], values: list[Any], start: int) -> bool:
-    """Tell whether exactly the values of an outline stand from ``start`` on.
+def fits(known: list[Outline], values: list[Any]) -> bool:
+    """Tell whether ``values`` begin with exactly those of outlines, one after the other.
 
     Raises what an object says that lacks an attribute.
     """
-    marks = iter(known)
-    for mark in marks:
-        if start >= len(values) or not _is(mark, marks, values[start]):
-            return False
-        start += 1
-    return True
+    marks = chain.from_iterable(known)
+    return all(at < len(values) and _is(mark, marks, values[at]) for at, mark in enumerate(marks))
 
 
 def _is(mark: Any, marks: Iterator[Any], value: Any) -> bool:
@@ -154,15 +155,15 @@ def _is_scalar(known: Any, value: Any) -> bool:
     return type(known) is not float or repr(known) == repr(value)
 
 
-def built(known: list[Any], spares: list[Any], start: int) -> list[Any]:
-    """Return new values that an outline fits.
+def built(known: list[Outline], spares: list[Any]) -> list[Any]:
+    """Return new values that outlines fit, one after the other.
 
-    ``spares`` has from ``start`` on what was returned the last time. One that nobody else has any more, and that
+    ``spares`` has what was returned the last time. One that nobody else has any more, and that
     nobody changed, may be returned again, which saves making it and the collector's looking at it. Only the
     compiled function can tell; it leaves there what it returns.
     Raises TypeError for a class that has to be made in a way of its own.
     """
-    marks = iter(known)
+    marks = chain.from_iterable(known)
     return [_built(mark, marks) for mark in marks]
 
 

@@ -82,8 +82,9 @@ def edited(messages: list[Any], chance: random.Random, number: int) -> list[Any]
 def test_what_is_remembered_is_what_another_saver_reads(
     url: str, seed: int, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = IMPLEMENTATIONS[implementation].built
-    monkeypatch.setattr("holdfast.state.known.built", built)
+    for name in ("built", "fits", "outline"):
+        function = getattr(IMPLEMENTATIONS[implementation], name)
+        monkeypatch.setattr(f"holdfast.state.known.{name}", function)
     chance = random.Random(seed)
     messages: list[Any] = []
     with HoldfastSaver(url) as saver:
