@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.stores import compression
-from holdfast.stores.compression import PLAIN, ZSTD, pack, unpack
+from holdfast.stores.compression import PLAIN, WORTH_PACKING, ZSTD, pack, unpack
+
+LONG = b"t" * WORTH_PACKING
 
 
 @pytest.fixture
@@ -22,17 +24,22 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> deque[Any]:
 
 
 def test_what_is_packed_comes_back() -> None:
-    for data in (b"", b"short", b"a" * 47, b"a" * 48, bytes(range(256)) * 4, b"text " * 5000):
+    for data in (b"", b"short", LONG[1:], LONG, bytes(range(256)) * 40, b"text " * 5000):
         codec, packed = pack(memoryview(data))
         assert unpack(codec, bytes(packed)) == data
-    assert pack(b"text " * 100)[0] == ZSTD
-    assert pack(b"text " * 100, compress=False)[0] == PLAIN
+    assert pack(LONG)[0] == ZSTD
+    assert pack(LONG, compress=False)[0] == PLAIN
+
+
+def test_what_is_small_stays_as_it_is(idle: deque[Any]) -> None:
+    assert pack(LONG[1:]) == (PLAIN, LONG[1:])
+    assert not idle
 
 
 def test_threads_that_come_one_after_the_other_share_a_compressor(idle: deque[Any]) -> None:
     packed = []
     for number in range(20):
-        data = b"%d of many" % number * 50
+        data = b"%d of many" % number * 500
         thread = threading.Thread(target=lambda data=data: packed.append((data, pack(data))))
         thread.start()
         thread.join()
@@ -50,6 +57,6 @@ def test_threads_at_the_same_time_do_not(idle: deque[Any]) -> None:
 
 def test_a_compressor_that_failed_is_not_used_again(idle: deque[Any]) -> None:
     with pytest.raises(BufferError):
-        pack(memoryview(b"a" * 100).cast("b")[::2])
+        pack(memoryview(LONG * 2).cast("b")[::2])
     assert not idle
-    assert unpack(*pack(b"text " * 100)) == b"text " * 100  # type: ignore[arg-type]
+    assert unpack(*pack(LONG)) == LONG  # type: ignore[arg-type]

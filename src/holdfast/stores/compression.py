@@ -1,4 +1,4 @@
-"""How chunks are packed: zstd where it helps, plain where it does not.
+"""How chunks are packed: zstd where it helps, plain where it does not, and where they are small.
 
 Compressors are kept and used again, by whichever thread comes next, because making one costs more than packing a
 small chunk with it.
@@ -22,17 +22,22 @@ PLAIN: Final = 0
 ZSTD: Final = 1
 LEVEL: Final = 3
 MAX_CHUNK_BYTES: Final = 64 << 20
-# Below this size a frame's own header eats what packing saves.
-_WORTH_TRYING: Final = 48
+# Compressing lets other threads go first, and less than this is not worth the wait: see decision 30.
+WORTH_PACKING: Final = 2048
 
 # As many as are mostly in use at the same moment; neither end of a deque needs a lock.
 _idle: deque[zstd.ZstdCompressor] = deque(maxlen=8)
 
 
+def size_of(data: Buffer) -> int:
+    """Return how many bytes there are."""
+    return len(data) if isinstance(data, bytes) else data.nbytes
+
+
 def pack(data: Buffer, *, compress: bool = True) -> tuple[int, Buffer]:
     """Return the codec and the bytes to store: compressed only if that is smaller."""
-    size = len(data) if isinstance(data, bytes) else data.nbytes
-    if not compress or size < _WORTH_TRYING:
+    size = size_of(data)
+    if not compress or size < WORTH_PACKING:
         return PLAIN, data
     try:
         compressor = _idle.pop()
