@@ -66,14 +66,16 @@ class SqliteChain(SqliteAccess):
         """
         line = (session_id, namespace)
         if line in self._drawn_for:
-            drawn = all_rows(connection, "sqlite.put.next_seq", ())
+            connection.execute(SQL["sqlite.put.next_seq"])
         else:
-            drawn = all_rows(connection, "sqlite.put.first_seq", (self.tenant, *line))
+            connection.execute(SQL["sqlite.put.first_seq"], (self.tenant, *line))
             if len(self._drawn_for) >= _MOST_LINES:
                 self._drawn_for.clear()
-            if drawn:
+            if connection.changes():
                 self._drawn_for.add(line)
-        [(seq,)] = drawn or all_rows(connection, "sqlite.put.mended_seq", ())
+        if not connection.changes():
+            connection.execute(SQL["sqlite.put.mended_seq"])
+        [(seq,)] = all_rows(connection, "sqlite.put.drawn_seq", ())
         return int(seq)
 
     def _bury(self, connection: apsw.Connection, gone: Sequence[Row]) -> int:

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeAlias
 
 import apsw
 
 from holdfast.errors import ChunksMissing, StateCorrupt
 from holdfast.model import Buffer, GcReport
 from holdfast.stores.base import ASIDE, aside_name
-from holdfast.stores.compression import pack, unpack
+from holdfast.stores.compression import pack, size_of, unpack
 from holdfast.stores.rules import ORPHAN_AGE, reachable, sequence_behind
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows, hex_list, number_list
 from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import Row, stamp
 
+_PackedRow: TypeAlias = tuple[str, bytes, int, Buffer]
+
 
 class SqliteChunks(SqliteAccess):
     """Chunks and what refers to them."""
 
-    def _packed(self, chunks: Mapping[bytes, Buffer]) -> list[tuple[str, bytes, int, Buffer]]:
+    def _packed(self, chunks: Mapping[bytes, Buffer]) -> list[_PackedRow]:
         tenant, compress = self.tenant, self._compress
         return [(tenant, digest, *pack(chunks[digest], compress=compress)) for digest in chunks]
 
-    def _add_chunks(
-        self, connection: apsw.Connection, chunks: list[tuple[str, bytes, int, Buffer]]
-    ) -> int:
+    def _add_chunks(self, connection: apsw.Connection, chunks: list[_PackedRow]) -> int:
         """Add the chunks that are not stored yet and return how many bytes they take."""
-        if not chunks:
-            return 0
-        added: list[Row] = connection.executemany(SQL["sqlite.put.chunk"], chunks).fetchall()
-        return sum(size for (size,) in added)
+        size = 0
+        for row in chunks:
+            connection.execute(SQL["sqlite.put.chunk"], row)
+            if connection.changes():
+                size += size_of(row[-1])
+        return size
 
-    def _require_chunks(self, connection: apsw.Connection, expects: Sequence[bytes]) -> None:
+    def _require_chunks(self, connection: apsw.Connection, expects: Collection[bytes]) -> None:
         if not expects:
             return
         missing = all_rows(connection, "sqlite.put.missing", (hex_list(expects), self.tenant))

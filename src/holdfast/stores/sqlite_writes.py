@@ -35,19 +35,19 @@ class SqliteWrites(SqliteSessions):
         check_namespace(namespace)
         check_external_id(external_id)
         check_fence(fence)
-        packed = []
         for write in writes:
             check_write(write)
-            packed.append(self._packed(write.chunks))
+        content = {digest: data for write in writes for digest, data in write.chunks.items()}
+        expects = [digest for write in writes for digest in write.expects]
+        chunks = self._packed(content)
         sums = [self.sums.write(session.id, namespace, external_id, write) for write in writes]
 
         def store(connection: apsw.Connection) -> None:
             self._lock_session(connection, session.id, session, fence)
             now = self._clock()
-            for chunks in packed:
-                self._add_chunks(connection, chunks)
+            self._add_chunks(connection, chunks)
+            self._require_chunks(connection, expects)
             for write, row_sum in zip(writes, sums, strict=True):
-                self._require_chunks(connection, write.expects)
                 connection.execute(
                     SQL["sqlite.write.replace" if write.replace else "sqlite.write.insert"],
                     (

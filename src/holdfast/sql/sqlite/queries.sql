@@ -505,8 +505,8 @@ SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, l
 FROM session_checkpoints WHERE id = ?;
 
 -- name: sqlite.put.chunk
-INSERT INTO chunks (tenant, digest, codec, data) VALUES (?, ?, ?, ?)
-ON CONFLICT DO NOTHING RETURNING length(data);
+-- Without RETURNING, for which SQLite would build a table: what it added is counted.
+INSERT INTO chunks (tenant, digest, codec, data) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: sqlite.put.missing
 SELECT wanted.value FROM json_each(?) AS wanted
@@ -514,20 +514,22 @@ WHERE NOT EXISTS (
     SELECT 1 FROM chunks WHERE chunks.tenant = ? AND chunks.digest = unhex(wanted.value));
 
 -- name: sqlite.put.next_seq
-UPDATE sequences SET value = value + 1 WHERE name = 'checkpoints' RETURNING value;
+UPDATE sequences SET value = value + 1 WHERE name = 'checkpoints';
 
 -- name: sqlite.put.first_seq
 -- Nothing, unless that is above the newest checkpoint of the line that it is for.
 UPDATE sequences SET value = value + 1
 WHERE name = 'checkpoints' AND value >= coalesce((
-    SELECT max(seq) FROM session_checkpoints WHERE tenant = ? AND session_id = ? AND namespace = ?), 0)
-RETURNING value;
+    SELECT max(seq) FROM session_checkpoints WHERE tenant = ? AND session_id = ? AND namespace = ?), 0);
 
 -- name: sqlite.put.mended_seq
 -- The number above all others, for a sequence that is damaged.
 INSERT INTO sequences (name, value)
 SELECT 'checkpoints', coalesce(max(seq), 0) + 1 FROM session_checkpoints WHERE true
-ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING value;
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: sqlite.put.drawn_seq
+SELECT value FROM sequences WHERE name = 'checkpoints';
 
 -- name: sqlite.check_sequence
 SELECT (SELECT value FROM sequences WHERE name = 'checkpoints'), coalesce(max(seq), 0)

@@ -96,10 +96,13 @@ CREATE TABLE session_checkpoints (
     label            TEXT,
     description      TEXT,
     checkpoint_type  TEXT NOT NULL DEFAULT 'manual'
-                     CHECK (checkpoint_type IN ('manual', 'auto', 'failure')),
+                     -- Spelt out: for IN with so many values SQLite would build a table in each insert.
+                     CHECK (checkpoint_type = 'manual' OR checkpoint_type = 'auto'
+                         OR checkpoint_type = 'failure'),
     retention_class  TEXT NOT NULL DEFAULT 'manual'
-                     CHECK (retention_class IN
-                         ('automatic', 'manual', 'feature', 'session', 'step', 'failure')),
+                     CHECK (retention_class = 'step' OR retention_class = 'automatic'
+                         OR retention_class = 'manual' OR retention_class = 'feature'
+                         OR retention_class = 'session' OR retention_class = 'failure'),
     run_id           TEXT,
     version          INTEGER NOT NULL DEFAULT 1,
     size_bytes       INTEGER NOT NULL DEFAULT 0,
@@ -199,7 +202,8 @@ CREATE TABLE effects (
     occurrence  INTEGER NOT NULL DEFAULT 0 CHECK (occurrence >= 0),
     name        TEXT NOT NULL,
     fingerprint BLOB NOT NULL,
-    status      TEXT NOT NULL CHECK (status IN ('started', 'done', 'failed', 'unknown')),
+    status      TEXT NOT NULL
+                CHECK (status = 'started' OR status = 'done' OR status = 'failed' OR status = 'unknown'),
     attempt_id  TEXT NOT NULL,
     attempts    INTEGER NOT NULL DEFAULT 1,
     result      TEXT CHECK (result IS NULL OR json_valid(result)),
@@ -259,4 +263,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:b27e9e6fd5ade985256c061095175372da7b0ec2686c298613d35acf431644e7', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:137a68dbeb6d35c0a3e66c406d2b9adc4d53d00386fe5b72dd5676799cee94d0', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
