@@ -21,8 +21,9 @@ from holdfast.state.screen import Screen
 from holdfast.state.tags import MAX_DEPTH, Json, tagged, untagged
 
 _SHORT: Final = 16 * 1024
-# What most small documents consist of: JSONB rewrites some floats, and these never.
+# What most small documents consist of: JSONB rewrites some floats, and these never, nor empty containers.
 _NEVER_TAGGED: Final = frozenset({str, int, bool, type(None)})
+_CONTAINERS: Final = frozenset({dict, list})
 
 
 def compact(text: bytes) -> bytes:
@@ -107,7 +108,8 @@ def dump_document(document: Mapping[str, Any], what: str) -> str:
     if type(document) is not dict and not isinstance(document, Mapping):
         raise StateNotSerializable(what, f"must be a dict, not {type(document).__name__}")
     plain = dict(document)
-    if _NEVER_TAGGED.issuperset(map(type, plain.values())) and is_plain(plain):
+    kinds = (type(value) for value in plain.values() if type(value) not in _CONTAINERS or value)
+    if _NEVER_TAGGED.issuperset(kinds) and is_plain(plain):
         with suppress(TypeError):  # the walk below says what and where
             return orjson.dumps(plain).decode()
     return orjson.dumps(tagged(plain, what, jsonb=True)).decode()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -75,6 +74,9 @@ class _Memory:
     seal: str = ""
 
 
+_NOTHING_KNOWN: Final = _Memory()
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedState:
     """What a put stores for a state. ``size_bytes`` is the length of the state's JSON text.
@@ -116,7 +118,7 @@ class StateEncoder:
     """
 
     def __init__(self, *, max_bytes: int = MAX_STATE_BYTES, screen: Screen | None = None) -> None:
-        self._memory = _Memory()
+        self._memory = _NOTHING_KNOWN
         self._max_bytes = max_bytes
         self._screen = screen
 
@@ -248,10 +250,12 @@ class _Encoding:
     def small(self, value: Any, room: int) -> bytes | None:
         """Return the text of plain data that is not worth taking apart, or None."""
         if self.screen is None and is_plain(value, room, self.inline):
-            with suppress(TypeError):  # the walk that follows says what and where
+            try:
                 text = orjson.dumps(value)
-                if len(text) < self.inline:
-                    return compact(text)
+            except TypeError:
+                return None  # the walk that follows says what and where
+            if len(text) < self.inline:
+                return compact(text)
         return None
 
     def item(self, value: Any, keys: Keys, room: int) -> tuple[bytes, bool]:

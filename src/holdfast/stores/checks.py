@@ -98,8 +98,21 @@ def check_agent(draft: NewAgent) -> NewAgent:
     return draft
 
 
+_last_session: NewSession | None = None
+
+
 def check_session(draft: NewSession) -> NewSession:
     """Return the draft with canonical ids, or raise."""
+    global _last_session
+    if draft is _last_session:
+        # A thread brings the same one, which nobody can change, with everything that it puts.
+        return draft
+    checked = _checked_session(draft)
+    _last_session = checked
+    return checked
+
+
+def _checked_session(draft: NewSession) -> NewSession:
     check_session_id(draft.id)
     agent_id = check_uuid(draft.agent_id, "agent id")
     check_text(draft.agent_type, "agent type", FREE_TEXT_BYTES)

@@ -24,7 +24,10 @@ Row: TypeAlias = tuple[Any, ...]
 
 def stamp(moment: datetime) -> str:
     """Return a moment in UTC as it is stored; such texts sort like the moments."""
-    return moment.isoformat("T", "microseconds")[:26] + "Z"
+    # As isoformat writes it, which takes twice as long to find out that the time zone is UTC.
+    day = (moment.year, moment.month, moment.day)
+    time = (moment.hour, moment.minute, moment.second, moment.microsecond)
+    return "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ" % (*day, *time)  # noqa: UP031
 
 
 def stamp_given(moment: datetime | None, what: str) -> str | None:

@@ -36,11 +36,13 @@ class Runs:
     def saw(self, config: RunnableConfig, line: tuple[str, str], checkpoint_id: str | None) -> None:
         """Remember that this run read that checkpoint, or none, as the newest."""
         key = self._key(config, line)
-        known = {other: cell for other, cell in _seen.get(_NOTHING).items() if other != key}
+        known = dict(_seen.get(_NOTHING))
+        known.pop(key, None)
         while len(known) >= _REMEMBERED:
             del known[next(iter(known))]
         # A cell of its own: contexts that were copied from this one before keep what they saw.
-        _seen.set({**known, key: [checkpoint_id or ""]})
+        known[key] = [checkpoint_id or ""]
+        _seen.set(known)
 
     def travelled(self, config: RunnableConfig, line: tuple[str, str]) -> None:
         """Forget it: this run named the checkpoint that it goes on from."""

@@ -41,7 +41,7 @@ def place_of(config: RunnableConfig) -> Place:
     namespace = names.get("checkpoint_ns")
     if namespace is not None:
         check_namespace(namespace)
-    return Place(thread_id, namespace, checkpoint_of(config))
+    return Place(thread_id, namespace, _checkpoint_in(names))
 
 
 def thread_of(value: object) -> str:
@@ -53,7 +53,11 @@ def thread_of(value: object) -> str:
 
 def checkpoint_of(config: RunnableConfig) -> str | None:
     """Return the checkpoint id that a config names, or None."""
-    checkpoint_id = _configurable(config).get("checkpoint_id")
+    return _checkpoint_in(_configurable(config))
+
+
+def _checkpoint_in(names: Mapping[str, Any]) -> str | None:
+    checkpoint_id = names.get("checkpoint_id")
     return check_external_id(checkpoint_id) if checkpoint_id else None
 
 

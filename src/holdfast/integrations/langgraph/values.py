@@ -70,6 +70,8 @@ class Values:
 
         Raises `ClassNotAllowed`, or `StateNotSerializable` for a value that contains itself.
         """
+        if type(value) in _EXACT:
+            return value
         return self._frozen(thread_id, channel, self._freeze, value)
 
     def frozen_later(self, value: Any, thread_id: str, channel: str) -> Any:
