@@ -232,6 +232,56 @@ def test_a_dict_that_changes_while_it_is_looked_at_harms_nothing(
         looking.outline(values, attributes)
 
 
+class Garbage:
+    """What does something when it is collected."""
+
+    def __init__(self, last_act: Callable[[], object]) -> None:
+        self.itself = self
+        self.last_act = last_act
+
+    def __del__(self) -> None:
+        self.last_act()
+
+
+@pytest.mark.parametrize("inner", [{"a", "b", "c"}, {"a": {}}, ["a", []]], ids=repr)
+def test_what_is_dropped_by_a_collection_meanwhile_harms_nothing(
+    looking: ModuleType, inner: Any
+) -> None:
+    held = [inner]
+    known = looking.outline([held], {})
+    held[0] = copy.deepcopy(inner)
+    del inner
+    rest: list[bytearray] = []
+
+    def drop() -> None:
+        held.clear()
+        rest.extend(bytearray(b"\xff" * 200) for _ in range(50))
+
+    thresholds = gc.get_threshold()
+    gc.disable()
+    Garbage(drop)
+    try:
+        gc.set_threshold(1)
+        gc.enable()
+        looking.fits([known], [held])
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+
+
+def test_a_metaclass_does_not_say_where_weak_references_are(looking: ModuleType) -> None:
+    class Meta(type):
+        __weakrefoffset__ = 1 << 40
+
+    class Odd(metaclass=Meta):
+        pass
+
+    known = looking.outline([Odd()], {Odd: ("__dict__",)})
+    spares: list[Any] = []
+    for _ in range(2):
+        assert [type(made) for made in looking.built([known], spares)] == [Odd]
+
+
 def test_depth_beyond_the_call_stack_is_an_error_and_no_crash(looking: ModuleType) -> None:
     nested: list[Any] = []
     for _ in range(100_000):

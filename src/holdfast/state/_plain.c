@@ -75,6 +75,18 @@ plain_is_plain(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 /* The module ---------------------------------------------------------------------------------- */
 
+/* Return what ``type`` has by a name, to be asked of classes. */
+static PyObject *
+of_type(const char *name)
+{
+    PyObject *all = PyObject_GetAttrString((PyObject *)&PyType_Type, "__dict__");
+    PyObject *key = all == NULL ? NULL : PyUnicode_FromString(name);
+    PyObject *found = key == NULL ? NULL : PyObject_GetItem(all, key);
+    Py_XDECREF(all);
+    Py_XDECREF(key);
+    return found;
+}
+
 /* Answer 0, or -1 with an exception set. */
 static int
 begin(PyObject *module)
@@ -85,8 +97,9 @@ begin(PyObject *module)
     state->read_slot = (descrgetfunc)PyType_GetSlot(&PyMemberDescr_Type, Py_tp_descr_get);
     if ((state->name_dict = PyUnicode_InternFromString("__dict__")) == NULL
         || (state->name_getattribute = PyUnicode_InternFromString("__getattribute__")) == NULL
-        || (state->name_mro = PyUnicode_InternFromString("__mro__")) == NULL
-        || (state->name_weakrefoffset = PyUnicode_InternFromString("__weakrefoffset__")) == NULL
+        || (state->tells_dict = of_type("__dict__")) == NULL
+        || (state->tells_mro = of_type("__mro__")) == NULL
+        || (state->tells_weakrefoffset = of_type("__weakrefoffset__")) == NULL
         || (state->usual_way = state->ask_class(object, state->name_getattribute)) == NULL
         || find_weak_offset(state, set, &state->weak_offset_of_sets))
         return -1;
@@ -98,6 +111,9 @@ static int
 traverse(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
+    Py_VISIT(state->tells_dict);
+    Py_VISIT(state->tells_mro);
+    Py_VISIT(state->tells_weakrefoffset);
     Py_VISIT(state->usual_way);
     Py_VISIT(state->outline_type);
     return 0;
@@ -109,8 +125,9 @@ clear(PyObject *module)
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->name_dict);
     Py_CLEAR(state->name_getattribute);
-    Py_CLEAR(state->name_mro);
-    Py_CLEAR(state->name_weakrefoffset);
+    Py_CLEAR(state->tells_dict);
+    Py_CLEAR(state->tells_mro);
+    Py_CLEAR(state->tells_weakrefoffset);
     Py_CLEAR(state->usual_way);
     Py_CLEAR(state->outline_type);
     return 0;

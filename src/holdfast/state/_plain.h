@@ -11,10 +11,12 @@
 #include <Python.h>
 #include <stdint.h>
 
-/* What the module keeps: names, how Python itself looks things up, and where its sets keep weak references. */
+/* What the module keeps: names, what ``type`` itself has to tell of classes, how Python looks things up, and where
+ * its sets keep weak references. */
 typedef struct {
     PyTypeObject *outline_type;
-    PyObject *name_dict, *name_getattribute, *name_mro, *name_weakrefoffset;
+    PyObject *name_dict, *name_getattribute;
+    PyObject *tells_dict, *tells_mro, *tells_weakrefoffset;
     PyObject *usual_way;
     getattrofunc ask_class;
     descrgetfunc read_slot;
@@ -75,11 +77,19 @@ attribute(const State *state, PyObject *value, PyObject *name)
     return name == state->name_dict ? PyObject_GenericGetDict(value, NULL) : PyObject_GetAttr(value, name);
 }
 
+/* Return what ``type`` tells of a class, whatever the metaclass has by that name. */
+static inline PyObject *
+told_of(PyObject *type, PyObject *tells)
+{
+    descrgetfunc tell = (descrgetfunc)PyType_GetSlot(Py_TYPE(tells), Py_tp_descr_get);
+    return tell(tells, type, (PyObject *)Py_TYPE(type));
+}
+
 /* Find out where objects of a class keep weak references, 0 if nowhere. Answer 0, or -1 with an exception set. */
 static inline int
 find_weak_offset(const State *state, PyObject *type, Py_ssize_t *offset)
 {
-    PyObject *number = PyObject_GenericGetAttr(type, state->name_weakrefoffset);
+    PyObject *number = told_of(type, state->tells_weakrefoffset);
     *offset = number == NULL ? -1 : PyLong_AsSsize_t(number);
     Py_XDECREF(number);
     return PyErr_Occurred() ? -1 : 0;

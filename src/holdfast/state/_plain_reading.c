@@ -3,10 +3,11 @@
  * Most values are the very objects that they were. Those are not looked into, not even for their types: to
  * fetch them from memory takes longer than all else.
  *
- * Code of others can only run where an attribute of an object or of its class is asked for, and where a spare
- * that is of no use goes. A container is owned while it is walked, and what stands in it is asked for anew at
- * each step, so that such code may even change it. Of an outline never more is read than it has, because each mark
- * says what follows: whatever is found to be shorter than that is something else.
+ * Code of others can run where an attribute of an object or of its class is asked for, where a spare that is of no
+ * use goes, and wherever Python 3.11 allocates something and collects garbage for it. So a container is owned while
+ * it is walked, and what stands in it is asked for anew at each step: such code may even change it. Of an outline
+ * never more is read than it has, because each mark says what follows: whatever is found to be shorter than that is
+ * something else.
  */
 
 #include "_plain.h"
@@ -43,7 +44,7 @@ typedef struct Class {
 static Py_ssize_t
 find_own(const State *state, Class *class, PyObject *base)
 {
-    PyObject *own = PyObject_GenericGetAttr(base, state->name_dict);
+    PyObject *own = told_of(base, state->tells_dict);
     Py_ssize_t left = own == NULL ? -1 : 0;
     for (Part *part = class->parts; left >= 0 && part < class->parts + class->count; part++) {
         if (part->slot != NULL || part->name == state->name_dict)
@@ -64,7 +65,7 @@ static int
 find_slots(const State *state, Class *class)
 {
     PyObject *way = state->ask_class(class->type, state->name_getattribute);
-    PyObject *line = way == NULL ? NULL : PyObject_GenericGetAttr(class->type, state->name_mro);
+    PyObject *line = way == NULL ? NULL : told_of(class->type, state->tells_mro);
     int is_usual = way == state->usual_way && line != NULL && PyTuple_Check(line);
     Py_ssize_t left = line == NULL ? -1 : is_usual ? class->count - class->has_dict : 0;
     for (Py_ssize_t at = 0; left > 0 && at < PyTuple_Size(line); at++)
@@ -331,13 +332,12 @@ APART static int
 is_that_container(Reading *known, Word mark, PyObject *value)
 {
     int kind = kind_of(mark);
-    if (kind == SET)
-        return is_that_set(known, mark, value);
     if (Py_EnterRecursiveCall(" while a list was compared"))
         return -1;
     Py_INCREF(value);
     int same = kind == DICT ? is_that_dict(known, mark, value)
         : kind == LIST ? is_that_list(known, mark, value)
+        : kind == SET ? is_that_set(known, mark, value)
         : is_that_object(known, value);
     Py_DECREF(value);
     Py_LeaveRecursiveCall();

@@ -38,7 +38,7 @@ class SqliteWrites(SqliteSessions):
         for write in writes:
             check_write(write)
         content = {digest: data for write in writes for digest, data in write.chunks.items()}
-        expects = [digest for write in writes for digest in write.expects]
+        expects = {digest for write in writes for digest in write.expects}
         chunks = self._packed(content)
         sums = [self.sums.write(session.id, namespace, external_id, write) for write in writes]
 
