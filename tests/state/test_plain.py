@@ -243,7 +243,9 @@ class Garbage:
         self.last_act()
 
 
-@pytest.mark.parametrize("inner", [{"a", "b", "c"}, {"a": {}}, ["a", []]], ids=repr)
+@pytest.mark.parametrize(
+    "inner", [{"a", "b", "c"}, {"a": {}}, ["a", []]], ids=["set", "dict", "list"]
+)
 def test_what_is_dropped_by_a_collection_meanwhile_harms_nothing(
     looking: ModuleType, inner: Any
 ) -> None:
