@@ -76,7 +76,7 @@ from typing import Any, Final
 
 from holdfast.errors import InvalidConfiguration, StoreNotTrusted
 from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, URL, find_marked, stated_store
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 
 __all__ = [
     "AGENTS_DIR",

@@ -142,7 +142,9 @@ def test_other_archives_are_no_bundles(target: SessionManager, tmp_path: Path) -
 
 def test_what_is_no_file_is_no_bundle(target: SessionManager, tmp_path: Path) -> None:
     os.mkdir(tmp_path / "folder")
-    for name in ("folder", "nothing"):
+    # Nobody writes to it, so whoever waited for its first byte would wait for ever.
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "nothing", "pipe"):
         assert isinstance(refuse(target, tmp_path / name), NotABundle)
 
 

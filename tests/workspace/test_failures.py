@@ -224,25 +224,57 @@ assert outcomes == {"done", "WorkspaceFull"}, outcomes
 """
 
 
-def test_a_full_disk_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
-    """On a file system of two megabytes, in a mount namespace that ends with the test."""
+_READ_ONLY = """
+from holdfast.errors import WorkspaceUnavailable
+workspace = Workspace(root)
+[commit] = workspace.snapshots()
+before = picture(root)
+for act in (workspace.snapshot, lambda: workspace.restore(commit), workspace.recover):
+    try:
+        act()
+    except WorkspaceUnavailable as error:
+        assert "cannot be read or written" in str(error), error
+    else:
+        assert act == workspace.recover, act
+assert picture(root) == before
+assert workspace.read(commit, "a.txt") == b"one\\n"
+"""
+
+
+def run_on_disk(tmp_path: Path, work: str, *, mount: str) -> None:
+    """Run a program on a disk, in a mount namespace that ends with the test."""
     script = tmp_path / "script.py"
     top = Path(__file__).parents[2]
     script.write_text(
         "import os, sys\nfrom pathlib import Path\nimport holdfast, holdfast.errors\n"
         "from holdfast import Workspace\nfrom tests.workspace.pictures import picture\n"
-        f"root = Path({str(tmp_path / 'disk' / 'project')!r})\nroot.mkdir()\n{_FULL_DISK}"
-    )
-    (tmp_path / "disk").mkdir()
-    mount = (
-        f"mount -t tmpfs -o size=2m none '{tmp_path}/disk' && exec '{sys.executable}' '{script}'"
+        f"root = Path({str(tmp_path / 'disk' / 'project')!r})\nroot.mkdir(exist_ok=True)\n{work}"
     )
     done = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", mount],
+        ["unshare", "--map-root-user", "--mount", "sh", "-c",
+         f"{mount} && exec '{sys.executable}' '{script}'"],
         env={**os.environ, "PYTHONPATH": f"{top}{os.pathsep}{top / 'src'}"},
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_a_full_disk_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    run_on_disk(tmp_path, _FULL_DISK, mount=f"mount -t tmpfs -o size=2m none '{disk}'")
+
+
+def test_a_disk_that_is_only_read_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    root = disk / "project"
+    root.mkdir(parents=True)
+    git(root, "init", "-q")
+    (root / "a.txt").write_text("one\n")
+    Workspace(root).snapshot()
+    (root / "a.txt").write_text("two\n")
+    mount = f"mount --bind '{disk}' '{disk}' && mount -o remount,bind,ro '{disk}'"
+    run_on_disk(tmp_path, _READ_ONLY, mount=mount)
 
 
 # The repository is in the way --------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import AGENTS_DIR
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 
 FILE_NAME: Final = "holdfast-errors.log"
 MAX_BYTES: Final = 256 * 1024

@@ -41,6 +41,7 @@ from holdfast.model import (
     SessionRecord,
     WriteCopy,
 )
+from holdfast.regular_files import open_regular_file
 from holdfast.state import decode_state
 from holdfast.state.cache import ChunkCache
 from holdfast.stores.checks import check_commit
@@ -69,14 +70,12 @@ def open_bundle(
     of plain text, which anybody may have made, with ``unsealed`` only, and else `BundleNotSealed`.
     """
     try:
-        file = path.open("rb")
-    except IsADirectoryError:
-        raise NotABundle(f"{path} is a directory; nothing was changed") from None
+        file = open_regular_file(path)
     except FileNotFoundError:
         raise NotABundle(f"there is no file {path}; nothing was changed") from None
+    except OSError as error:
+        raise NotABundle(f"{path} cannot be read: {error.strerror}; nothing was changed") from error
     with file:
-        if not file.seekable():
-            raise NotABundle(f"{path} is no regular file; nothing was changed")
         archive = _archive(path, file, keys, unsealed=unsealed)
         yield Bundle(path, archive, os.fstat(file.fileno()).st_size, sealed=archive is not file)
 

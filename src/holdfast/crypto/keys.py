@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import InvalidKey
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 
 NAMES: Final = "names"
 KEY_BYTES: Final = 32

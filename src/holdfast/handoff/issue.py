@@ -21,8 +21,8 @@ from holdfast.errors import CheckpointNotFound, HandoffRefused, InvalidIdentifie
 from holdfast.handoff.files import create_new, inside
 from holdfast.handoff.session_log import last_session_log
 from holdfast.model import utc_now
+from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
-from holdfast.small_files import read_small_file
 
 FOLDER: Final = Path(AGENTS_DIR, "sessions", "handoffs")
 _ISSUE: Final = re.compile(r"#?([A-Za-z0-9][A-Za-z0-9._-]{0,63})")

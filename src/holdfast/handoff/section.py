@@ -20,8 +20,8 @@ from holdfast.config import AGENTS_DIR, HandoffSettings, load_config
 from holdfast.errors import HandoffRefused
 from holdfast.handoff.files import create_new, inside, replace_file
 from holdfast.model import CheckpointQuery, CheckpointRecord
+from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
-from holdfast.small_files import read_small_file
 
 START: Final = "<!-- checkpoints:start -->"
 END: Final = "<!-- checkpoints:end -->"

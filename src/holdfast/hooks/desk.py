@@ -15,7 +15,7 @@ import time
 
 from holdfast.hooks.reading import loads
 from holdfast.places import AGENTS_DIR
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.hooks.events import Event
 from holdfast.places import AGENTS_DIR
 from holdfast.redaction.glance import may_hold_secret
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 
 _SETTINGS = "holdfast.toml"
 # Of what a tool is called with, what may be written down: not the contents of files.

@@ -25,8 +25,8 @@ from typing import Final
 from holdfast.errors import IntegrityError
 from holdfast.ids import new_id
 from holdfast.manager.documents import FEATURE_COPY, FOLDER, save_point
+from holdfast.regular_files import read_small_file
 from holdfast.sessions import Checkpoint
-from holdfast.small_files import read_small_file
 
 METADATA: Final = "metadata.json"
 _MARK: Final = ".holdfast"

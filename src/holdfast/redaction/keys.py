@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.durable import sync_directory
 from holdfast.errors import InvalidConfiguration
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 
 FILE_NAME: Final = "redaction.key"
 _BYTES: Final = 32

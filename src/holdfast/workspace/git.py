@@ -26,7 +26,7 @@ from holdfast.errors import (
     WorkspaceRefused,
     WorkspaceUnavailable,
 )
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 from holdfast.workspace.arrivals import note_arrivals
 from holdfast.workspace.base import (
     STORE,

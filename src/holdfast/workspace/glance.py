@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from holdfast.places import AGENTS_DIR
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 from holdfast.workspace.environment import STORE_SETTINGS, inherited, variables_for
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.config import AGENTS_DIR, DATABASE
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 from holdfast.workspace.base import NEVER_CAPTURED, STORE
 from holdfast.workspace.paths import join, split
 from holdfast.workspace.process import Deadline, Git

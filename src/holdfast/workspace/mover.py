@@ -323,7 +323,10 @@ class Mover:
 
 def forget_announcement(repository: Repository) -> None:
     """Remove the word of a restore that will not move the repository any more."""
-    (repository.git_dir / _TOKEN).unlink(missing_ok=True)
+    token = repository.git_dir / _TOKEN
+    # Where nothing can be written, removing what is not there fails too.
+    if os.path.lexists(token):
+        token.unlink(missing_ok=True)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.durable import sync_directory
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 
 # One has the marks of all files of a project.
 _MOST_BYTES: Final = 1 << 30

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceError
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 from holdfast.workspace.base import NEVER_CAPTURED, GitState
 from holdfast.workspace.paths import split
 from holdfast.workspace.process import Deadline, Git, finish

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.small_files import read_small_file
+from holdfast.regular_files import read_small_file
 from holdfast.workspace.base import GitState
 from holdfast.workspace.paths import within
 from holdfast.workspace.process import Deadline, finish

@@ -61,11 +61,14 @@ class StoreLocks:
                 with suppress(OSError):
                     os.pwrite(handle, _DONE, 0)
         except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            raise WorkspaceFull(
-                f"no room is left for the snapshots of {self._project}: {error}. The files are as they "
-                "were"
+            if error.errno in NO_ROOM:
+                raise WorkspaceFull(
+                    f"no room is left for the snapshots of {self._project}: {error}. The files are as "
+                    "they were"
+                ) from error
+            raise WorkspaceUnavailable(
+                f"the snapshots of {self._project} cannot be read or written: {error}. The files are as "
+                "they were"
             ) from error
 
     @contextmanager

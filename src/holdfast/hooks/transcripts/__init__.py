@@ -9,7 +9,6 @@ only what came since is read, and added to a list of which nothing else is.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib import import_module
@@ -19,6 +18,7 @@ import orjson
 
 from holdfast.hooks.events import SESSION_START, Event, clean
 from holdfast.hooks.transcripts.items import Place, item_of
+from holdfast.regular_files import open_regular_file
 from holdfast.sessions import Session
 from holdfast.state import StoredList
 
@@ -127,11 +127,7 @@ def read_addition(path: str, known: dict[str, Any] | None) -> Addition:
     """Read what was added to a transcript since it was ``known``, or all of it if it is another."""
     if "\0" in path or not os.path.isabs(path) or not path.endswith(".jsonl"):
         raise Unsuitable("it is no path to a file of JSON lines")
-    # Without waiting: it could be a pipe that nobody writes to.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Unsuitable("it is not a file")
+    with open_regular_file(path) as file:
         start = _continues(file, path, known)
         file.seek(start)
         data = file.read(_MOST_BYTES)
