@@ -14,7 +14,7 @@ import apsw
 from holdfast.sql import migrations
 from holdfast.state.refs import digest_of
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite_file import APPLICATION_ID
+from holdfast.stores.sqlite_connection import APPLICATION_ID
 from holdfast.testing.drafts import agent, checkpoint, index_of, session, write
 
 HERE = Path(__file__).parent

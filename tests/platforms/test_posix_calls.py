@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).parents[2]
 # first, and that says so where there is no such thing: `test_without_them_states_are_saved_all_the_same`.
 BEHIND_THE_LOCK = {
     "workspace/apply.py",
+    "workspace/held.py",
     "workspace/incoming.py",
     "workspace/process.py",
     "workspace/store_locks.py",

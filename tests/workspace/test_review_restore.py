@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.errors import LeaseLost, RestoreFailed
-from holdfast.workspace import apply
+from holdfast.workspace import apply, held
 from holdfast.workspace.apply import Applier
 from holdfast.workspace.base import Snapshot
 from holdfast.workspace.mover import Mover
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 def means(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With what Linux can do, and with what every system can."""
     if request.param == "rename":
-        monkeypatch.setattr(apply, "_renameat2", lambda: None)
+        monkeypatch.setattr(held, "_renameat2", lambda: None)
     return str(request.param)
 
 
@@ -83,7 +83,7 @@ def test_what_is_written_between_the_look_and_the_move_is_put_back(
     project: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, then = changed(project)
-    look: Callable[..., Any] = apply._look
+    look: Callable[..., Any] = held.look
     looked: list[str] = []
 
     def look_and_let_write(folder: int, asked: str, change: Any) -> Any:
@@ -94,7 +94,7 @@ def test_what_is_written_between_the_look_and_the_move_is_put_back(
             os.replace(project / "editors", project / name)
         return found
 
-    monkeypatch.setattr(apply, "_look", look_and_let_write)
+    monkeypatch.setattr(apply, "look", look_and_let_write)
     report = workspace.restore(then)
     assert looked == [name]
     assert (project / name).read_text() == "edited"
@@ -176,7 +176,7 @@ def test_what_a_killed_restore_had_moved_aside_is_put_back(
     def die(self: Applier, *_: Any) -> None:
         raise Killed
 
-    look: Callable[..., Any] = apply._look
+    look: Callable[..., Any] = held.look
 
     def look_and_die(folder: int, asked: str, change: Any) -> Any:
         if asked.startswith(".holdfast") and change.path == name:
@@ -187,7 +187,7 @@ def test_what_a_killed_restore_had_moved_aside_is_put_back(
         return look(folder, asked, change)
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "_look", look_and_die)
+        patch.setattr(apply, "look", look_and_die)
         patch.setattr("holdfast.workspace.restore.Restore._revert", die)
         with pytest.raises(Killed):
             workspace.restore(then)

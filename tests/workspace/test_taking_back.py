@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.errors import RestoreFailed, SnapshotCorrupt
-from holdfast.workspace import apply, plan
+from holdfast.workspace import apply, held, plan
 from holdfast.workspace.details import Details
 from holdfast.workspace.restore import Restore
 from tests.workspace.children import project_of_nobody, run_python
@@ -94,7 +94,7 @@ def test_a_failure_at_any_change_is_taken_back(
     root: Path, means: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if means == "rename":
-        monkeypatch.setattr(apply, "_renameat2", lambda: None)
+        monkeypatch.setattr(held, "_renameat2", lambda: None)
     workspace, then = swapped(root)
     before = picture(root)
     count = FailingSystem()
@@ -106,7 +106,7 @@ def test_a_failure_at_any_change_is_taken_back(
     assert count.changes > 60
     monkeypatch.undo()
     if means == "rename":
-        monkeypatch.setattr(apply, "_renameat2", lambda: None)
+        monkeypatch.setattr(held, "_renameat2", lambda: None)
     for number in range(1, count.changes // 2 + 1):
         monkeypatch.setattr(apply, "os", FailingSystem(number))
         try:

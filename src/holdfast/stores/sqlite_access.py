@@ -18,7 +18,8 @@ from holdfast.model import CheckpointQuery, SessionQuery
 from holdfast.processes import Uptime
 from holdfast.stores.base import Store
 from holdfast.stores.checks import check_filter, check_limit, metadata_filter
-from holdfast.stores.sqlite_file import SQL, DatabaseFile
+from holdfast.stores.sqlite_connection import SQL
+from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_rows import Row, stamp
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import check_agent, check_agent_status, check_filter, document_text
 from holdfast.stores.rules import FINAL_AGENT_STATUSES
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_errors import extended_code
-from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import Row
 
 _TAKEN: Final = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)

@@ -12,7 +12,7 @@ from holdfast.model import Chain, ChainLink, Payload, Tombstone
 from holdfast.stores.chain import altered, in_quarantine, link_of, runs
 from holdfast.stores.checks import check_filter
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_rows import Row
 
 _MOST_LINES: Final = 10_000

@@ -33,7 +33,7 @@ from holdfast.stores.checks import (
 )
 from holdfast.stores.rules import session_completed
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_rows import stamp, stamp_given
 from holdfast.stores.sqlite_sessions import SqliteSessions
 

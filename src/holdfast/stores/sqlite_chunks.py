@@ -13,7 +13,7 @@ from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.compression import pack, size_of, unpack
 from holdfast.stores.rules import ORPHAN_AGE, reachable, sequence_behind
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows, hex_list, number_list
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_rows import Row, stamp
 
 _PackedRow: TypeAlias = tuple[str, bytes, int, Buffer]

@@ -15,7 +15,7 @@ from typing import Final
 
 import apsw
 
-from holdfast.stores.sqlite_file import distrust, wait_for_locks
+from holdfast.stores.sqlite_connection import distrust, wait_for_locks
 from holdfast.stores.sqlite_log import fold_log, lost_commits, read_header
 
 # Seconds to wait for whoever reads the log after a crash.

@@ -17,7 +17,7 @@ import apsw
 
 from holdfast.errors import NotADatabase
 from holdfast.sql import migrations
-from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, distrust
+from holdfast.stores.sqlite_connection import APPLICATION_ID, SQL, distrust
 
 # In the order in which they refer to each other.
 TABLES: Final = (

@@ -16,7 +16,7 @@ from holdfast.stores.checks import (
     document_text,
 )
 from holdfast.stores.sqlite_access import all_rows
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_rows import Row
 from holdfast.stores.sqlite_sessions import SqliteSessions
 from holdfast.stores.sums import begun_sum

@@ -36,7 +36,14 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from holdfast.sql import queries
+from holdfast.stores.sqlite_connection import (
+    APPLICATION_ID,
+    SQL,
+    distrust,
+    prepare,
+    refuse_foreign,
+    wait_for_locks,
+)
 from holdfast.stores.sqlite_errors import ADVICE, translated
 from holdfast.stores.sqlite_log import is_damaged, keep_log, lost_commits
 from holdfast.stores.sqlite_still import Mark, connect_still, is_still, mark_of
@@ -44,23 +51,12 @@ from holdfast.stores.sqlite_writers import Writers
 
 T = TypeVar("T")
 
-APPLICATION_ID: Final = int.from_bytes(b"Hold", "big")
 CACHED_STATEMENTS: Final = 128
-# A write-ahead log that one large put blew up is cut back to this when it starts over.
-LOG_BYTES: Final = 16 << 20
-# Room for the rows of ten thousand checkpoints; the default of 2 MiB reads them anew each time.
-CACHE_KIBIBYTES: Final = 16 << 10
 FORK_PATIENCE: Final = 5.0
 # Each costs descriptors and a cache; more threads than this rarely read at the same moment.
 IDLE_CONNECTIONS: Final = 8
 _NOT_UNDERSTOOD: Final = (ValueError, OverflowError)
 SMALLEST_PAGE: Final = 512
-# Seconds between two looks at a lock that another process holds: at first, and later.
-POLL_OFTEN: Final = 0.001
-POLL_SELDOM: Final = 0.01
-OFTEN: Final = 0.5
-
-SQL: Final = queries("sqlite")
 
 _opening = threading.Lock()
 _files: weakref.WeakSet[DatabaseFile] = weakref.WeakSet()
@@ -455,67 +451,6 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
-
-
-def wait_for_locks(connection: apsw.Connection, seconds: float) -> None:
-    """Let a connection wait so long for locks that others hold.
-
-    SQLite's own way is to sleep longer each time, up to a tenth of a second. Among many writers most
-    sleep while the lock is free, and some for seconds; asking often, all get it in a while. Only
-    who has waited for long asks less often, so that a crowd does not spend its time with asking.
-    """
-    began = 0.0
-
-    def is_worth_asking_again(times: int) -> bool:
-        nonlocal began
-        now = time.monotonic()
-        if not times:
-            began = now
-        waited = now - began
-        if waited >= seconds:
-            return False
-        time.sleep(min(POLL_OFTEN if waited < OFTEN else POLL_SELDOM, seconds - waited))
-        return True
-
-    connection.set_busy_handler(is_worth_asking_again)
-
-
-def refuse_foreign(connection: apsw.Connection, url: str) -> None:
-    """Raise `NotADatabase` unless the file is ours or empty. Only reads."""
-    # One look at all three: between two looks another process may make the file one of ours.
-    connection.execute(SQL["sqlite.begin_read"])
-    try:
-        found = connection.pragma("application_id")
-        strange = found or connection.pragma("user_version")
-        strange = strange or connection.execute(SQL["sqlite.tables"]).get
-    finally:
-        if connection.in_transaction:
-            connection.execute(SQL["sqlite.rollback"])
-    if strange and found != APPLICATION_ID:
-        raise NotADatabase(f"{url}: the file belongs to another program. {ADVICE[NotADatabase]}")
-
-
-def distrust(connection: apsw.Connection) -> None:
-    """Let nothing that stands in the file decide what a statement does: it may come from strangers."""
-    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-    # We have none. One with the name of a table of ours could compute without end.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
-
-
-def prepare(connection: apsw.Connection) -> None:
-    """Give a connection to one of our databases the settings that everything relies on."""
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
-    # Otherwise SQLite looks at the values of parameters and plans many statements at every use.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    # What is deleted is overwritten: also what was trimmed long before somebody erases its session.
-    connection.pragma("secure_delete", True)
-    connection.pragma("synchronous", "FULL")
-    # On macOS a plain fsync ends in the drive's own cache; elsewhere these change nothing.
-    connection.pragma("fullfsync", True)
-    connection.pragma("checkpoint_fullfsync", True)
-    connection.pragma("journal_size_limit", LOG_BYTES)
-    connection.pragma("cache_size", -CACHE_KIBIBYTES)
 
 
 def _before_fork() -> None:

@@ -14,7 +14,7 @@ from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.checks import check_fence, check_filter, check_lease, check_log, document_text
 from holdfast.stores.rules import lease_busy, lease_clock, lease_expired, lease_lost
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_rows import Row, moment, stamp
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import apsw
 
 from holdfast.processes import holders_of
-from holdfast.stores.sqlite_file import SQL, distrust, wait_for_locks
+from holdfast.stores.sqlite_connection import SQL, distrust, wait_for_locks
 
 # Fixed by the format of the shared memory, so that all versions understand each other.
 _WRITER: Final = 120

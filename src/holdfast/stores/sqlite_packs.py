@@ -20,7 +20,7 @@ from holdfast.stores.rules import (
     unneeded_packs,
 )
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows, text_list
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_rows import Row, stamp
 
 

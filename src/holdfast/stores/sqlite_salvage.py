@@ -23,9 +23,10 @@ import apsw
 from holdfast.errors import StoreUnavailable
 from holdfast.ids import is_uuid
 from holdfast.model import utc_now
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_copy import copy_database
 from holdfast.stores.sqlite_damaged import TABLES, open_damaged
-from holdfast.stores.sqlite_file import SQL, DatabaseFile
+from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_rows import stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
 from holdfast.stores.sums import Sums

@@ -18,7 +18,8 @@ from holdfast.errors import NotADatabase, SchemaMissing
 from holdfast.model import utc_now
 from holdfast.sql import Migration, migrations
 from holdfast.stores.migrate import pending, require_current
-from holdfast.stores.sqlite_file import APPLICATION_ID, SQL, DatabaseFile, prepare
+from holdfast.stores.sqlite_connection import APPLICATION_ID, SQL, prepare
+from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_rows import Row, stamp
 
 

@@ -11,7 +11,7 @@ from holdfast.stores.chain import link_of
 from holdfast.stores.rules import not_sealed
 from holdfast.stores.sqlite_access import all_rows
 from holdfast.stores.sqlite_chain import SqliteChain
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 
 if TYPE_CHECKING:
     from holdfast.stores.sealed_tables import Change, Row, Table

@@ -39,7 +39,7 @@ from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
 from holdfast.stores.sqlite_chain import SqliteChain
 from holdfast.stores.sqlite_chunks import SqliteChunks
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_leases import SqliteLeases
 from holdfast.stores.sqlite_packs import SqlitePacks
 from holdfast.stores.sqlite_rows import Row, stamp, stamp_given

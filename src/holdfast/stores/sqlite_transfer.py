@@ -25,8 +25,8 @@ from holdfast.stores.checks import as_utc, check_filter, document_text
 from holdfast.stores.copy_checks import check_copied, check_copy
 from holdfast.stores.sqlite_access import all_rows, hex_list
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_effects import SqliteEffects
-from holdfast.stores.sqlite_file import SQL
 from holdfast.stores.sqlite_rows import Row, moment, stamp, stamp_given
 from holdfast.stores.sums import effect_row
 

@@ -15,7 +15,7 @@ from holdfast.stores.checks import (
     check_session,
     check_write,
 )
-from holdfast.stores.sqlite_file import SQL
+from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_sessions import SqliteSessions
 
 

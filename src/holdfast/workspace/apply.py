@@ -20,16 +20,27 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from hashlib import new as new_hash
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from holdfast.durable import sync_directories
 from holdfast.workspace.base import Change, Entry, Skipped
-from holdfast.workspace.files import blob_of
+from holdfast.workspace.held import (
+    DIRECTORY,
+    IMPOSSIBLE,
+    NOFOLLOW,
+    Held,
+    as_absent,
+    exchange,
+    exists,
+    held_by,
+    look,
+    lstat,
+    move,
+)
 from holdfast.workspace.paths import parents
 from holdfast.workspace.plan import Plan
 from holdfast.workspace.private_store import PrivateStore
@@ -37,20 +48,10 @@ from holdfast.workspace.private_store import PrivateStore
 # Up to so many files and directories are synced one by one; beyond, everything is, once.
 _SYNC_EACH: Final = 200
 # Where there are none, nothing here is reached: `store_locks` refuses first.
-_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _NO_FILE: Final = getattr(os, "O_DIRECTORY", 0)
-_FOLDER: Final = os.O_RDONLY | _NO_FILE | _NOFOLLOW
-# Of Linux's renameat2.
-_NO_REPLACE: Final = 1
-_EXCHANGE: Final = 2
+_FOLDER: Final = os.O_RDONLY | _NO_FILE | NOFOLLOW
 _CHANGED: Final = "it was changed while the restore was at work"
 _IN_THE_WAY: Final = "a file that was changed meanwhile is in its way"
-# What a file system says of a name that it cannot hold, and so does not.
-_IMPOSSIBLE: Final = frozenset({errno.ENAMETOOLONG, errno.EINVAL})
-# What lies at a path: the kind, as the first digits of git's mode tell it, and the content's name.
-Held: TypeAlias = tuple[str, str]
-_DIRECTORY: Final[Held] = ("040", "")
-_UNKNOWN: Final[Held] = ("", "")
 
 
 class Applier:
@@ -181,15 +182,15 @@ class Applier:
         """Remove what was moved aside when a snapshot holds it; put it back when none does."""
         name, aside = os.path.basename(change.path), self._aside(change.path)
         known = _known(change)
-        beside = _look(folder, aside, change)
+        beside = look(folder, aside, change)
         if beside is None:
             return
-        if not _exists(folder, name) and _move(folder, aside, name):
+        if not exists(folder, name) and move(folder, aside, name):
             pass
         elif beside in known:
             os.unlink(aside, dir_fd=folder)
             return
-        elif beside != _DIRECTORY and _look(folder, name, change) in known:
+        elif beside != DIRECTORY and look(folder, name, change) in known:
             os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
         else:
             where = os.path.join(os.path.dirname(change.path), aside)
@@ -210,16 +211,16 @@ class Applier:
             suppress(FileNotFoundError, NotADirectoryError),
             self._folder(folder, create=False, writable=True) as handle,
         ):
-            found = _look(handle, name, change)
-            if found in (None, _DIRECTORY, _held(change.new)):
+            found = look(handle, name, change)
+            if found in (None, DIRECTORY, held_by(change.new)):
                 return
-            if found != _held(change.old):
+            if found != held_by(change.old):
                 self._conflicts[change.path] = _CHANGED
                 return
             self._touched.add(folder)
             aside = self._aside(change.path)
             os.rename(name, aside, src_dir_fd=handle, dst_dir_fd=handle)
-            if _look(handle, aside, change) == found:
+            if look(handle, aside, change) == found:
                 os.unlink(aside, dir_fd=handle)
             else:
                 self._settle(handle, change)
@@ -253,7 +254,7 @@ class Applier:
             try:
                 os.rmdir(name, dir_fd=handle)
             except OSError as error:
-                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_IMPOSSIBLE}:
+                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, *IMPOSSIBLE}:
                     raise
 
     def _folders_below(self, path: str) -> Iterator[str]:
@@ -298,14 +299,14 @@ class Applier:
             self._conflicts[change.path] = _IN_THE_WAY
             return
         with self._folder(folder, create=True) as handle:
-            found = _look(handle, name, change)
-            if found == _held(entry):
+            found = look(handle, name, change)
+            if found == held_by(entry):
                 return
             # On the way back it holds what somebody else put there.
             strict = self._failures is None
-            if found == _DIRECTORY and strict and not self._holds_conflicts(change.path):
+            if found == DIRECTORY and strict and not self._holds_conflicts(change.path):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), change.path)
-            if found not in (None, _held(change.old)):
+            if found not in (None, held_by(change.old)):
                 self._conflicts[change.path] = _CHANGED
                 return
             self._make_writable(folder, handle)
@@ -330,13 +331,13 @@ class Applier:
             # Under this name it is known after a kill, be it before or after the exchange.
             os.rename(self._temporary, aside, src_dir_fd=folder, dst_dir_fd=folder)
             with suppress(FileNotFoundError):
-                if _rename(folder, aside, name, _EXCHANGE):
+                if exchange(folder, aside, name):
                     self._settle(folder, change)
                     return
             os.rename(aside, self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
             with suppress(FileNotFoundError):
                 os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
-        if not _move(folder, self._temporary, name):
+        if not move(folder, self._temporary, name):
             os.unlink(self._temporary, dir_fd=folder)
             self._conflicts[change.path] = _CHANGED
         self._settle(folder, change)
@@ -345,7 +346,7 @@ class Applier:
         return any(one.startswith(f"{folder}/") for one in self._conflicts)
 
     def _fill(self, folder: int, content: bytes, mode: int, *, sync: bool) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW
         with open(os.open(self._temporary, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(content)
             file.flush()
@@ -361,7 +362,7 @@ class Applier:
             suppress(FileNotFoundError, NotADirectoryError),
             self._folder(folder, create=False) as handle,
         ):
-            looked = _lstat(handle, name)
+            looked = lstat(handle, name)
             if stat.S_ISREG(looked.st_mode) and stat.S_IMODE(looked.st_mode) != mode:
                 self._touched.add(path)
                 os.chmod(name, mode, dir_fd=handle)
@@ -381,7 +382,7 @@ class Applier:
             suppress(FileNotFoundError, NotADirectoryError),
             self._folder(parent, create=False) as handle,
         ):
-            looked = _lstat(handle, name)
+            looked = lstat(handle, name)
             if stat.S_ISDIR(looked.st_mode) and stat.S_IMODE(looked.st_mode) != mode:
                 self._touched.add(path)
                 os.chmod(name, mode, dir_fd=handle)
@@ -432,7 +433,7 @@ class Applier:
         try:
             return os.open(name, _FOLDER, dir_fd=folder)
         except PermissionError:
-            looked = _lstat(folder, name)
+            looked = lstat(folder, name)
             if not stat.S_ISDIR(looked.st_mode):
                 raise
             mode = stat.S_IMODE(looked.st_mode)
@@ -440,30 +441,7 @@ class Applier:
             self._opened.setdefault(path, mode)
             return os.open(name, _FOLDER, dir_fd=folder)
         except OSError as error:
-            raise _as_absent(error) from None
-
-
-def _look(folder: int, name: str, change: Change) -> Held | None:
-    """Return what is at a name now, read and hashed; None when nothing is."""
-    try:
-        looked = _lstat(folder, name)
-        if stat.S_ISDIR(looked.st_mode):
-            return _DIRECTORY
-        blob = next(one.blob for one in (change.old, change.new) if one is not None)
-        if stat.S_ISLNK(looked.st_mode):
-            content = os.readlink(os.fsencode(name), dir_fd=folder)
-            digest = new_hash("sha256" if len(blob) == 64 else "sha1", usedforsecurity=False)
-            digest.update(b"blob %d\0" % len(content) + content)
-            return ("120", digest.hexdigest())
-        if not stat.S_ISREG(looked.st_mode):
-            return _UNKNOWN
-        flags = os.O_RDONLY | _NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
-            return ("100", blob_of(file, blob))
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return _UNKNOWN
+            raise as_absent(error) from None
 
 
 def _is_own(path: Path) -> bool:
@@ -474,74 +452,9 @@ def _is_own(path: Path) -> bool:
         return False
 
 
-def _held(entry: Entry | None) -> Held | None:
-    return (entry.mode[:3], entry.blob) if entry is not None else None
-
-
 def _known(change: Change) -> set[Held | None]:
     """Return what a path may hold without anything being lost when it goes."""
-    return {_held(one) for one in (change.old, change.new) if one is not None}
-
-
-def _exists(folder: int, name: str) -> bool:
-    try:
-        _lstat(folder, name)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _lstat(folder: int, name: str) -> os.stat_result:
-    """Look at a name. Raises `FileNotFoundError` too where it is none that could be there."""
-    try:
-        return os.lstat(name, dir_fd=folder)
-    except OSError as error:
-        raise _as_absent(error) from None
-
-
-def _as_absent(error: OSError) -> OSError:
-    if error.errno in _IMPOSSIBLE:
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), error.filename)
-    return error
-
-
-def _move(folder: int, source: str, target: str) -> bool:
-    """Rename something unless the new name is taken; whether it was renamed."""
-    try:
-        if _rename(folder, source, target, _NO_REPLACE):
-            return True
-    except FileExistsError:
-        return False
-    # Not to be had here: look, and hope that nobody comes between.
-    if _exists(folder, target):
-        return False
-    os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
-    return True
-
-
-def _rename(folder: int, source: str, target: str, how: int) -> bool:
-    """Rename as Linux can; False where the system or the file system cannot."""
-    rename = _renameat2()
-    if rename is None:
-        return False
-    from ctypes import get_errno
-
-    if rename(folder, os.fsencode(source), folder, os.fsencode(target), how) == 0:
-        return True
-    number = get_errno()
-    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM):
-        return False
-    raise OSError(number, os.strerror(number), target)
-
-
-@cache
-def _renameat2() -> Any:
-    from ctypes import CDLL
-
-    try:
-        return CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return None
+    return {held_by(one) for one in (change.old, change.new) if one is not None}
 
 
 def _swaps(change: Change) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from hashlib import new as new_hash
 from pathlib import Path
 from typing import IO, Final
@@ -103,8 +104,14 @@ def blob_of(file: IO[bytes], like: str) -> str:
 
     Should it grow meanwhile, this is the name of no content, and so of none that is known.
     """
-    digest = new_hash("sha256" if len(like) == 64 else "sha1", usedforsecurity=False)
-    digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
-    while piece := file.read(_PIECE):
+    pieces = iter(lambda: file.read(_PIECE), b"")
+    return object_name("blob", pieces, os.fstat(file.fileno()).st_size, digits=len(like))
+
+
+def object_name(kind: str, pieces: Iterable[bytes], size: int, *, digits: int) -> str:
+    """Return the name of so many digits that git gives to an object."""
+    digest = new_hash("sha256" if digits == 64 else "sha1", usedforsecurity=False)
+    digest.update(f"{kind} {size}\0".encode())
+    for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()

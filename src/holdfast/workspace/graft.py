@@ -9,11 +9,11 @@ directory was, links, odd names) are left to the index.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import new as new_hash
 from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.base import Entry
+from holdfast.workspace.files import object_name
 from holdfast.workspace.paths import lines
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline
@@ -148,6 +148,4 @@ def _name(folder: _Folder, id_size: int) -> str:
         key=lambda one: one[0] + b"/" if one[1] == _TREE.encode() else one[0],
     )
     data = b"".join(mode + b" " + name + b"\0" + target for name, mode, target in entries)
-    digest = new_hash("sha256" if id_size == 32 else "sha1", usedforsecurity=False)
-    digest.update(b"tree %d\0" % len(data) + data)
-    return digest.hexdigest()
+    return object_name("tree", (data,), len(data), digits=2 * id_size)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from hashlib import new as new_hash
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final, cast
@@ -18,6 +17,7 @@ from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavaila
 from holdfast.workspace import store_settings
 from holdfast.workspace.base import Entry, Problem, is_own
 from holdfast.workspace.environment import STORE_SETTINGS
+from holdfast.workspace.files import object_name
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.notes import Notes, write_if_other
 from holdfast.workspace.paths import batches, lines, split
@@ -312,7 +312,4 @@ def _inside(root: Path, path: Path) -> set[str]:
 
 
 def _fits(name: str, kind: str, data: bytes) -> bool:
-    digest = new_hash("sha256" if len(name) == 64 else "sha1", usedforsecurity=False)
-    digest.update(f"{kind} {len(data)}\0".encode())
-    digest.update(data)
-    return digest.hexdigest() == name
+    return object_name(kind, (data,), len(data), digits=len(name)) == name
