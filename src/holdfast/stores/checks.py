@@ -7,7 +7,7 @@ trace and why no database has to be the judge of what a user typed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -370,6 +370,15 @@ def check_filter(value: object, what: str, kind: type) -> None:
             raise InvalidFilter(str(error)) from None
     elif kind is int and not -_INT64_MAX - 1 <= value <= _INT64_MAX:  # type: ignore[operator]
         raise InvalidFilter(f"{what} does not fit into 64 bits: {value!r}")
+
+
+def checkpoint_keys(checkpoint_ids: Iterable[str]) -> list[str]:
+    """Return ids of checkpoints as they are stored, each checked as a filter is."""
+    keys = []
+    for checkpoint_id in checkpoint_ids:
+        check_filter(checkpoint_id, "checkpoint id", str)
+        keys.append(checkpoint_id.lower())
+    return keys
 
 
 def check_place(place: WritePlace) -> WritePlace:

@@ -25,6 +25,7 @@ from holdfast.stores.checks import (
     check_filter,
     check_limit,
     check_session,
+    checkpoint_keys,
     document_text,
     name_taken,
     nothing_to_consume,
@@ -240,7 +241,7 @@ class MemoryCheckpoints(MemorySessions):
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         with self._open():
-            found = {id_: self._visible_checkpoint(id_) for id_ in checkpoint_ids}
+            found = {key: self._visible_checkpoint(key) for key in checkpoint_keys(checkpoint_ids)}
             return {id_: self._verified(one) for id_, one in found.items() if one is not None}
 
     def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
@@ -250,11 +251,10 @@ class MemoryCheckpoints(MemorySessions):
             return None
 
     def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
-        for checkpoint_id in checkpoint_ids:
-            check_filter(checkpoint_id, "checkpoint id", str)
+        keys = set(checkpoint_keys(checkpoint_ids))
         with self._open():
             changed = set()
-            for id_ in {one.lower() for one in checkpoint_ids} & self._checkpoints.keys():
+            for id_ in keys & self._checkpoints.keys():
                 found = self._checkpoints[id_]
                 if (found.quarantined_at is not None) == lift:
                     found.quarantined_at = None if lift else self._now()
@@ -287,10 +287,9 @@ class MemoryCheckpoints(MemorySessions):
         fence: int | None = None,
         spare_restoring: bool = False,
     ) -> int:
-        for checkpoint_id in checkpoint_ids:
-            check_filter(checkpoint_id, "checkpoint id", str)
+        keys = set(checkpoint_keys(checkpoint_ids))
         with self._open():
-            found = {id_.lower() for id_ in checkpoint_ids} & self._checkpoints.keys()
+            found = keys & self._checkpoints.keys()
             if spare_restoring:
                 now = self._now()
                 found -= {id_ for id_ in found if _is_restoring(self._checkpoints[id_], now)}

@@ -31,6 +31,7 @@ from holdfast.stores.checks import (
     check_log,
     check_session,
     check_session_change,
+    checkpoint_keys,
     document_text,
     merged_text,
 )
@@ -240,7 +241,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
     ) -> SessionRecord:
         check_filter(source_id, "session id", str)
         draft = check_session(draft)
-        chosen = None if checkpoint_ids is None else {found.lower() for found in checkpoint_ids}
+        chosen = None if checkpoint_ids is None else set(checkpoint_keys(checkpoint_ids))
         with self._open():
             source = self._session(source_id)
             now = self._now()

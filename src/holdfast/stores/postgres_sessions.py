@@ -31,6 +31,7 @@ from holdfast.stores.checks import (
     check_limit,
     check_log,
     check_session_change,
+    checkpoint_keys,
     document_text,
     merged_text,
 )
@@ -309,7 +310,7 @@ def _chosen(found: list[str], wanted: Sequence[str] | None, source_id: str) -> l
     """Return the checkpoints to copy, oldest first."""
     if wanted is None:
         return found
-    chosen = {checkpoint_id.lower() for checkpoint_id in wanted}
+    chosen = set(checkpoint_keys(wanted))
     if missing := sorted(chosen.difference(found)):
         raise CheckpointNotFound(f"session {source_id!r} has no checkpoint {missing[0]}")
     return [checkpoint_id for checkpoint_id in found if checkpoint_id in chosen]

@@ -87,7 +87,7 @@ class SealedCheckpoints(SealedAccess):
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
         found = self.inner.read_payloads(checkpoint_ids)
-        return {id_: self.rows.opened_state(one, id_.lower()) for id_, one in found.items()}
+        return {id_: self.rows.opened_state(one, id_) for id_, one in found.items()}
 
     def read_newest(self, query: CheckpointQuery) -> tuple[CheckpointRecord, Payload] | None:
         if wanted_values(query.metadata) is not None:

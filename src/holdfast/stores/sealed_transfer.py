@@ -25,7 +25,7 @@ from holdfast.model import (
     utc_now,
 )
 from holdfast.state.refs import digests_in
-from holdfast.stores.checks import check_free_text, check_session
+from holdfast.stores.checks import check_free_text, check_session, checkpoint_keys
 from holdfast.stores.copy_checks import check_copy
 from holdfast.stores.rules import new_session_record
 from holdfast.stores.sealed_checkpoints import SealedCheckpoints
@@ -69,7 +69,7 @@ class SealedTransfer(SealedSessions, SealedCheckpoints):
         source = self.read_session(source_id)
         if source is None:
             raise SessionNotFound(f"no session has the id {source_id!r}")
-        chosen = None if checkpoint_ids is None else {found.lower() for found in checkpoint_ids}
+        chosen = None if checkpoint_ids is None else set(checkpoint_keys(checkpoint_ids))
         found = [one for one in source.checkpoints if chosen is None or one.id in chosen]
         if chosen is not None and len(found) < len(chosen):
             missing = chosen - {one.id for one in found}

@@ -26,6 +26,7 @@ from holdfast.stores.checks import (
     check_fence,
     check_filter,
     check_session,
+    checkpoint_keys,
     document_text,
     name_taken,
     nothing_to_consume,
@@ -231,7 +232,7 @@ class SqliteCheckpoints(SqliteSessions):
         return self._verified(found[0], quarantined=anyway) if found else None
 
     def read_payloads(self, checkpoint_ids: Collection[str]) -> dict[str, Payload]:
-        ids = text_list(checkpoint_ids, "checkpoint id")
+        ids = text_list(checkpoint_keys(checkpoint_ids))
         found = self._rows("checkpoints.payloads", (ids, self.tenant, self._clock()))
         return {row[0]: self._verified(row) for row in found}
 
@@ -245,7 +246,7 @@ class SqliteCheckpoints(SqliteSessions):
         return rows.checkpoint(found[0][: rows.CHECKPOINT_COLUMNS]), payload
 
     def quarantine(self, checkpoint_ids: Collection[str], *, lift: bool = False) -> set[str]:
-        ids = text_list([one.lower() for one in checkpoint_ids], "checkpoint id")
+        ids = text_list(checkpoint_keys(checkpoint_ids))
 
         def mark(connection: apsw.Connection) -> set[str]:
             if lift:
@@ -296,7 +297,7 @@ class SqliteCheckpoints(SqliteSessions):
         fence: int | None = None,
         spare_restoring: bool = False,
     ) -> int:
-        ids = text_list([found.lower() for found in checkpoint_ids], "checkpoint id")
+        ids = text_list(checkpoint_keys(checkpoint_ids))
         check_fence(fence)
         if not checkpoint_ids:
             return 0

@@ -31,6 +31,7 @@ from holdfast.stores.checks import (
     check_log,
     check_session,
     check_session_change,
+    checkpoint_keys,
     document_text,
     merged_text,
 )
@@ -253,7 +254,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
     ) -> SessionRecord:
         check_filter(source_id, "session id", str)
         draft = check_session(draft)
-        chosen = None if checkpoint_ids is None else {found.lower() for found in checkpoint_ids}
+        chosen = None if checkpoint_ids is None else set(checkpoint_keys(checkpoint_ids))
 
         def copy(connection: apsw.Connection) -> SessionRecord:
             if self._session_row(connection, source_id) is None:

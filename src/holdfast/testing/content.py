@@ -128,6 +128,23 @@ class ContentContract(Contract):
         with pytest.raises(InvalidFilter):
             store.read_newest(CheckpointQuery(session_id=7))  # type: ignore[arg-type]
 
+    def test_ids_are_found_however_they_are_spelled_and_must_be_texts(self, store: Store) -> None:
+        owner = store.create_session(session())
+        record = store.put(state_checkpoint(owner.id, STATE)).record
+        ids = [record.id.upper()]
+        assert store.read_payloads(ids) == {record.id: store.read_payload(record.id)}
+        copy = store.copy_session(owner.id, session(), checkpoint_ids=ids)
+        assert len(store.list_checkpoints(CheckpointQuery(session_id=copy.id))) == 1
+        assert store.quarantine(ids) == store.quarantine(ids, lift=True) == {record.id}
+        wrong: list[Any] = [[5], [None], [record.id.encode()]]
+        for odd in wrong:
+            for ask in (store.read_payloads, store.quarantine, store.delete_checkpoints):
+                with pytest.raises(InvalidFilter):
+                    ask(odd)
+            with pytest.raises(InvalidFilter):
+                store.copy_session(owner.id, session(), checkpoint_ids=odd)
+        assert store.delete_checkpoints(ids) == 1
+
     def test_loading_changes_nothing(self, store: Store) -> None:
         owner = store.create_session(session())
         record = store.put(state_checkpoint(owner.id, STATE)).record
