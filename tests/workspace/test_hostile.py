@@ -13,7 +13,13 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from holdfast import Workspace
-from holdfast.errors import HoldfastError, RestoreFailed, SnapshotCorrupt, WorkspaceRefused
+from holdfast.errors import (
+    HoldfastError,
+    RestoreFailed,
+    SnapshotCorrupt,
+    WorkspaceRefused,
+    WorkspaceUnavailable,
+)
 from holdfast.workspace.details import Details
 from tests.workspace.pictures import (
     commit_all,
@@ -329,6 +335,21 @@ def test_a_journal_whose_names_lead_elsewhere_is_refused(
     assert (project / "a.txt").exists()
 
 
+@pytest.mark.parametrize("side", ["old", "new"])
+@pytest.mark.parametrize(
+    "wrong", [{"head": "--stdin"}, {"commit": "--index-output=x"}, {"extra": "HEAD"}, {"head": 7}]
+)
+def test_a_journal_with_a_position_that_cannot_be_is_refused(
+    wrong: dict[str, Any], side: str, project: Path
+) -> None:
+    workspace = Workspace(project)
+    workspace.snapshot()
+    position = {"head": "1" * 40, "commit": None, "extra": None, **wrong}
+    (workspace.store_dir / "journal.json").write_text(journal({}, **{side: position}))
+    with pytest.raises(RestoreFailed):
+        workspace.recover()
+
+
 def test_a_journal_from_elsewhere_does_not_move_the_repository(project: Path) -> None:
     workspace = Workspace(project)
     workspace.snapshot()
@@ -539,6 +560,51 @@ def test_a_head_that_cannot_be_moves_nothing(head: str, project: Path) -> None:
         workspace.restore(commit, move_head=True)
     assert picture_of_git(project) == own
     assert workspace.recover() is None
+
+
+@pytest.mark.parametrize("place", ["before", "instead", "after"])
+def test_a_commit_that_names_an_option_for_its_tree_is_refused_or_read_as_git_does(
+    place: str, project: Path
+) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    victim = project.parent / "victim"
+    victim.write_text("precious")
+    raw = git(workspace.store_dir, "cat-file", "commit", saved.commit).encode() + b"\n"
+    tree, option = f"tree {saved.tree}\n".encode(), f"tree --output={victim}\n".encode()
+    instead = {"before": option + tree, "instead": option, "after": tree + option}[place]
+    commit = git(
+        workspace.store_dir, "hash-object", "-w", "-t", "commit", "--literally", "--stdin",
+        stdin=raw.replace(tree, instead),
+    )  # fmt: skip
+    (project / "a.txt").write_text("changed\n")
+    ways: list[Callable[[], object]] = [
+        lambda: workspace.restore(commit, dry_run=True),
+        lambda: workspace.diff(saved.commit, commit),
+        lambda: workspace.count_changes([(saved.commit, commit)]),
+        lambda: workspace.list_files(commit),
+        lambda: workspace.files(commit),
+    ]
+    for way in ways:
+        if place == "after":
+            way()
+        else:
+            with pytest.raises(HoldfastError):
+                way()
+    assert victim.read_text() == "precious"
+
+
+def test_the_files_of_a_snapshot_with_a_submodule_cannot_be_listed(project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    store = workspace.store_dir
+    for kind, mode in (("commit", "160000"), ("blob", "100644")):
+        entry = f"{mode} {kind} {'1' * 40}\tx\n".encode()
+        tree = git(store, "mktree", "--missing", stdin=entry)
+        commit = git(store, "commit-tree", tree, stdin=Details().to_message())
+        with pytest.raises((SnapshotCorrupt, WorkspaceUnavailable)):
+            workspace.list_files(commit)
+    assert workspace.list_files(saved.commit)
 
 
 def test_a_note_that_is_not_gits_moves_nothing(project: Path) -> None:

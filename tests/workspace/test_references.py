@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,6 +155,19 @@ def test_references_that_cannot_be_read_at_all_are_told_of(root: Path) -> None:
     (store_of(root) / "packed-refs").write_text("junk\n")
     with SessionManager.open(project_dir=root) as manager:
         assert {one.code for one in manager.verify().damaged} == {SNAPSHOT_UNHELD}
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="has no such names")
+@pytest.mark.parametrize("name", [b"\xff", "a\u2028b".encode(), b"x\x85"])
+def test_a_reference_of_any_name_stops_no_sweep(name: bytes, root: Path) -> None:
+    ours = Workspace(root, group="ours")
+    mine = ours.snapshot().commit
+    for group in (b"ours", name):
+        folder = os.fsencode(store_of(root) / "refs" / "snapshots") + b"/" + group
+        os.makedirs(folder, exist_ok=True)
+        Path(os.fsdecode(folder + b"/" + name)).write_text(f"{mine}\n")
+    assert ours.gc(lambda: [mine]).mended == 0
+    assert ours.snapshots() == {mine}
 
 
 def test_erasing_says_that_files_are_left_when_references_were_lost(root: Path) -> None:

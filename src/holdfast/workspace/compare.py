@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from holdfast.workspace.base import Change, Entry, FileDiff, Kind
-from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.private_store import PrivateStore, names_in
+from holdfast.workspace.process import understood
 
 
 def changes_between(
@@ -24,7 +25,8 @@ def raw_changes(
         "diff-tree", "-r", *(("-t",) if folders else ()), "-z", "--raw", "--no-renames",
         "--no-abbrev", old, new, "--", *_pathspecs(paths),
     )  # fmt: skip
-    return list(_parse(out.decode("utf-8", "surrogateescape")))
+    with understood("diff-tree"):
+        return list(_parse(out.decode("utf-8", "surrogateescape")))
 
 
 def text_between(
@@ -53,7 +55,7 @@ def count_between(store: PrivateStore, pairs: Sequence[tuple[str, str]]) -> list
     """Return in how many paths each two commits differ, all with two commands."""
     commits = {commit for pair in pairs for commit in pair}
     trees = {
-        name: raw.partition(b"\n")[0].removeprefix(b"tree ")
+        name: names_in(name, raw)[0].encode()
         for name, raw in store.each_object(commits, kind="commit")
     }
     asked = [b"%s %s\n" % (trees[old], trees[new]) for old, new in pairs]
@@ -68,9 +70,10 @@ def count_between(store: PrivateStore, pairs: Sequence[tuple[str, str]]) -> list
         # An answer repeats its question; then each path comes with a part that begins with a colon.
         place += len(question)
         count = 0
-        while out[place : place + 1] == b":":
-            count += 1
-            place = out.index(b"\0", out.index(b"\0", place) + 1) + 1
+        with understood("diff-tree"):
+            while out[place : place + 1] == b":":
+                count += 1
+                place = out.index(b"\0", out.index(b"\0", place) + 1) + 1
         counts.append(count)
     return counts
 
@@ -85,7 +88,9 @@ def _parse(raw: str) -> Iterator[Change]:
         if not header:
             break
         old_mode, new_mode, old_blob, new_blob, status = header.removeprefix(":").split(" ")
-        path = next(parts)
+        path = next(parts, None)
+        if path is None:
+            raise ValueError("a change without a path")
         kind: Kind = {"A": "added", "D": "deleted"}.get(status[:1], "modified")  # type: ignore[assignment]
         yield Change(
             path,

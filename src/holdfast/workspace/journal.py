@@ -98,8 +98,4 @@ def _is_change(one: Change) -> bool:
 def _position(document: Mapping[str, Any] | None) -> Position | None:
     if document is None:
         return None
-    position = Position(**document)
-    texts = (position.head, position.commit or "", position.extra or "")
-    if not all(isinstance(one, str) for one in texts):
-        raise TypeError("a position has texts only")
-    return position
+    return Position(**document).checked()

@@ -58,10 +58,14 @@ class Position:
         """Return the position that a snapshot recorded, None when there was no repository."""
         if details.head is None:
             return None
-        names = [one for one in (details.head_commit, *parents) if one is not None]
-        if not _HEAD.fullmatch(details.head) or not all(_COMMIT.fullmatch(one) for one in names):
-            raise SnapshotCorrupt(f"the snapshot names a HEAD that cannot be: {details.head!r}")
-        return cls(details.head, details.head_commit, parents[0] if parents else None)
+        return cls(details.head, details.head_commit, parents[0] if parents else None).checked()
+
+    def checked(self) -> Position:
+        """Return it. Raises `SnapshotCorrupt` for what no repository has: it is told to git."""
+        names = [one for one in (self.commit, self.extra) if one is not None]
+        if not _HEAD.fullmatch(self.head) or not all(_COMMIT.fullmatch(one) for one in names):
+            raise SnapshotCorrupt(f"the snapshot names a HEAD that cannot be: {self.head!r}")
+        return self
 
     @property
     def branch(self) -> str | None:

@@ -18,7 +18,7 @@ from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.base import Entry, Progress
 from holdfast.workspace.paths import batches, join, split
 from holdfast.workspace.private_store import PrivateStore
-from holdfast.workspace.process import Deadline, Git, finish, finish_heard
+from holdfast.workspace.process import Deadline, Git, finish, finish_heard, understood
 from holdfast.workspace.watch import Watch, is_there, opened
 
 # Above so many files git writes one pack instead of a file each: a first snapshot is faster by half.
@@ -207,7 +207,8 @@ class PrivateIndex:
         for some in batches(paths) if len(paths) < _AT_ONCE else [()]:
             for line in self.listed("ls-files", "-s", "-z", "--", *some):
                 entry, _, path = line.partition("\t")
-                mode, blob, _ = entry.split()
+                with understood("ls-files"):
+                    mode, blob, _ = entry.split()
                 found[path] = Entry(mode, blob)
         return {path: found[path] for path in paths if path in found}
 

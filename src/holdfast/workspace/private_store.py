@@ -7,6 +7,7 @@ it. How it is kept from misleading git is in `store_settings`, who may use it wh
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,12 +22,14 @@ from holdfast.workspace.files import object_name
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.notes import Notes, write_if_other
 from holdfast.workspace.paths import batches, lines, split
-from holdfast.workspace.process import Deadline, Git
+from holdfast.workspace.process import Deadline, Git, understood
 from holdfast.workspace.references import References
 from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
 
 # What stands beside a database: the files of SQLite, and the copies made before a migration.
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
+# How a commit begins; what comes after the parents is of no use here.
+_HEAD: Final = re.compile(rb"tree [0-9a-f]+\n(?:parent [0-9a-f]+\n)*")
 _AUTHOR: Final = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -114,16 +117,8 @@ class PrivateStore:
     def read_commit(self, commit: str) -> tuple[str, list[str], bytes]:
         """Return a commit's tree, parents and message, verified. Raises when it is not there."""
         raw = self.read_objects([commit], kind="commit")[commit]
-        head, _, message = raw.partition(b"\n\n")
-        tree = ""
-        parents = []
-        for line in head.decode("utf-8", "replace").split("\n"):
-            key, _, value = line.partition(" ")
-            if key == "tree":
-                tree = value
-            elif key == "parent":
-                parents.append(value)
-        return tree, parents, message
+        tree, *parents = names_in(commit, raw)
+        return tree, parents, raw.partition(b"\n\n")[2]
 
     def read_objects(self, names: Iterable[str], *, kind: str = "blob") -> dict[str, bytes]:
         """Return objects by name, each hashed anew and compared with its name."""
@@ -149,10 +144,10 @@ class PrivateStore:
                     if header[1:] == [b"missing"]:
                         raise SnapshotNotFound(f"the private store has no object {name}")
                     raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
-                size = int(header[2])
+                with understood("cat-file"):
+                    size, found = int(header[2]), header[1].decode()
                 data = answers.read(size)
                 answers.read(1)
-                found = header[1].decode()
                 if len(data) != size or found != (kind or found) or not _fits(name, found, data):
                     raise SnapshotCorrupt(f"object {name} of the private store is damaged")
                 yield name, data
@@ -180,7 +175,11 @@ class PrivateStore:
         found = {}
         for line in split(out):
             columns, _, path = line.partition("\t")
-            mode, _, blob, size = columns.split()
+            with understood("ls-tree"):
+                mode, kind, blob, size = columns.split()
+            # Of what is missing, and of what is no file, there is no size.
+            if kind != "blob" or not size.isdecimal():
+                raise SnapshotCorrupt(f"the snapshot holds something that is no file: {path!r}")
             found[path] = (Entry(mode, blob), int(size))
         return found
 
@@ -218,17 +217,18 @@ class PrivateStore:
         found: dict[str, dict[str, tuple[str, str]]] = {}
         place = 0
         for path in paths:
-            end = out.index(b"\n", place)
-            header = out[place:end]
-            place = end + 1
-            if header.endswith(b" missing"):
-                above, _, name = path.rpartition("/")
-                if not path or name in found[above]:
-                    return None
-                found[path] = {}
-                continue
-            name, kind, size = header.decode().split(" ")
-            data = out[place : place + int(size)]
+            with understood("cat-file"):
+                end = out.index(b"\n", place)
+                header = out[place:end]
+                place = end + 1
+                if header.endswith(b" missing"):
+                    above, _, name = path.rpartition("/")
+                    if not path or name in found[above]:
+                        return None
+                    found[path] = {}
+                    continue
+                name, kind, size = header.decode().split(" ")
+                data = out[place : place + int(size)]
             place += len(data) + 1
             if kind != "tree":
                 return None
@@ -295,11 +295,25 @@ class PrivateStore:
         return total
 
 
+def names_in(commit: str, raw: bytes) -> list[str]:
+    """Return the tree that a commit's bytes name, and its parents after it.
+
+    They become arguments of commands, so nothing counts that git would not take for a name there.
+    """
+    head = _HEAD.match(raw)
+    names = head.group().decode().split()[1::2] if head is not None else [""]
+    if any(len(name) != len(commit) for name in names):
+        raise SnapshotCorrupt(f"commit {commit} of the private store names no tree")
+    return names
+
+
 def _entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield what a tree's bytes say: names with modes and objects."""
     place = 0
     while place < len(data):
-        end = data.index(b"\0", place)
+        end = data.find(b"\0", place)
+        if end < 0:
+            raise SnapshotCorrupt("a directory of the private store is cut off")
         mode, _, name = data[place:end].decode("utf-8", "surrogateescape").partition(" ")
         place = end + 1 + id_size
         yield name, (mode, data[end + 1 : place].hex())

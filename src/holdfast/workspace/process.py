@@ -12,7 +12,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
@@ -132,6 +133,15 @@ class Git:
             )
         except (OSError, ValueError) as error:
             raise WorkspaceUnavailable(f"git cannot be started: {error}") from error
+
+
+@contextmanager
+def understood(command: str) -> Iterator[None]:
+    """Raise `WorkspaceUnavailable` where an answer is not what git prints for a command."""
+    try:
+        yield
+    except (ValueError, LookupError) as error:
+        raise WorkspaceUnavailable(f"git {command} answered something else: {error}") from error
 
 
 def finish(

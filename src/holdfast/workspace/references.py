@@ -7,6 +7,7 @@ commit: nothing is freed before such references are written anew.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -88,7 +89,7 @@ class References:
         for name in (files | values.keys()) - right:
             group, _, commit = name.rpartition("/")
             # What git has not finished writing ends otherwise.
-            if set(commit.encode()) <= _HEXADECIMAL:
+            if set(os.fsencode(commit)) <= _HEXADECIMAL:
                 found.setdefault(group, set()).add(commit)
         return found
 
@@ -102,8 +103,9 @@ class References:
         """Return what those references say that git can read."""
         prefix = f"{_REFS}/{group}" if group is not None else _REFS
         out = self._git.run("for-each-ref", "--format=%(refname) %(objectname)", prefix)
-        found = (line.split(" ") for line in out.decode().splitlines())
-        return {name.removeprefix(f"{_REFS}/"): value for name, value in found}
+        # A name may hold anything but spaces and the line ends of ASCII.
+        found = (line.rpartition(" ") for line in os.fsdecode(out).split("\n") if line)
+        return {name.removeprefix(f"{_REFS}/"): value for name, _, value in found}
 
     def _write(self, wanted: Mapping[str, str], *, deadline: Deadline | None = None) -> None:
         for name in wanted:

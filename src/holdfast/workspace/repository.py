@@ -17,7 +17,7 @@ from holdfast.errors import WorkspaceError
 from holdfast.regular_files import read_small_file
 from holdfast.workspace.base import NEVER_CAPTURED, GitState
 from holdfast.workspace.paths import split
-from holdfast.workspace.process import Deadline, Git, finish
+from holdfast.workspace.process import Deadline, Git, finish, understood
 
 # What git leaves in its directory while something is in progress, and what that is called.
 OPERATIONS: Final = {
@@ -121,7 +121,8 @@ class Repository:
     def parse_status(self, out: bytes) -> Status:
         """Read what ``git status`` printed. Our own corner of the project is not the user's work."""
         own = tuple(f"{self.below}{path}/" for path in NEVER_CAPTURED)
-        return _parse(out.decode("utf-8", "surrogateescape"), self.operation(), own)
+        with understood("status"):
+            return _parse(out.decode("utf-8", "surrogateescape"), self.operation(), own)
 
     def operation(self) -> str | None:
         """Return what is in progress, if anything."""
@@ -269,7 +270,7 @@ def _parse(status: str, operation: str | None, own: tuple[str, ...]) -> Status:
             in_index, in_tree = fields[1][0], fields[1][1]
             path = fields[-1]
             if kind == "2 ":
-                renamed.append((next(entries), path))
+                renamed.append((next(entries, ""), path))
             if in_index != ".":
                 staged.append(path)
                 blobs += _contents(path, fields[4:5], fields[7:8])
