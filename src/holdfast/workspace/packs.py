@@ -14,7 +14,7 @@ from typing import IO, Final, cast
 from holdfast.errors import SnapshotCorrupt, WorkspaceFull, WorkspaceRefused, WorkspaceUnavailable
 from holdfast.workspace.paths import lines
 from holdfast.workspace.private_store import PrivateStore
-from holdfast.workspace.process import Deadline, Git, finish
+from holdfast.workspace.process import Deadline, Git, finish, understood
 
 _READ: Final = 1 << 20
 
@@ -122,6 +122,8 @@ def _objects(git: Git, commits: Sequence[str]) -> Iterator[tuple[str, str, int]]
         )
     except WorkspaceUnavailable as error:
         raise SnapshotCorrupt(f"snapshots cannot be read: {error}") from error
-    for line in checked.decode().splitlines():
-        name, kind, *size = line.split()
-        yield name, kind, int(size[0]) if kind == "blob" else 0
+    for line in checked.splitlines():
+        with understood("cat-file"):
+            name, kind, *size = line.decode().split()
+            length = int(size[0]) if kind == "blob" else 0
+        yield name, kind, length

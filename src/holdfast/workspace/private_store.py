@@ -146,7 +146,7 @@ class PrivateStore:
                     raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
                 with understood("cat-file"):
                     size, found = int(header[2]), header[1].decode()
-                data = answers.read(size)
+                    data = answers.read(size)
                 answers.read(1)
                 if len(data) != size or found != (kind or found) or not _fits(name, found, data):
                     raise SnapshotCorrupt(f"object {name} of the private store is damaged")

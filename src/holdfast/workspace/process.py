@@ -140,7 +140,7 @@ def understood(command: str) -> Iterator[None]:
     """Raise `WorkspaceUnavailable` where an answer is not what git prints for a command."""
     try:
         yield
-    except (ValueError, LookupError) as error:
+    except (ValueError, LookupError, OverflowError) as error:
         raise WorkspaceUnavailable(f"git {command} answered something else: {error}") from error
 
 
