@@ -226,7 +226,12 @@ class _Verification:
         return False
 
     def _session(self, session_id: str) -> None:
-        chain = self.store.read_chain(session_id)
+        try:
+            chain = self.store.read_chain(session_id)
+        except IntegrityError as error:
+            # Its checkpoints are looked at among the strays.
+            self.damaged.append(Damage(None, error.code, str(error), session_id))
+            return
         if chain is None:
             return
         self._breaks(chain)
@@ -262,7 +267,7 @@ class _Verification:
                 self.damaged.append(Damage(None, error.code, str(error), session_id))
 
     def _strays(self) -> None:
-        """Look for checkpoints and pending writes whose session is not there."""
+        """Look for checkpoints and pending writes whose session is not there, or has no chain."""
         seen = {*self.good, *(one.checkpoint_id for one in self.damaged)}
         for checkpoint_id in self.store.iter_checkpoint_ids():
             if checkpoint_id in seen:
@@ -273,8 +278,8 @@ class _Verification:
                 self.damaged.append(Damage(checkpoint_id, error.code, str(error)))
                 continue
             for one in found:
+                self._checkpoints(iter([one.id]), one.session_id)
                 if not self.store.session_usage([one.session_id]):
-                    self._checkpoints(iter([one.id]), one.session_id)
                     reason = f"its session {one.session_id!r} is not there"
                     self.damaged.append(Damage(one.id, CHAIN_BROKEN, reason, one.session_id))
         for session_id in sorted({place[0] for place in self.store.write_places()}):

@@ -66,7 +66,7 @@ class MemoryChunks(MemoryTables):
             live, whole = reachable(self._all_roots(gone), self._read)
             if not whole:
                 raise StateCorrupt(
-                    f"{self.url} has an index chunk that cannot be read, so what lies below it is "
+                    f"{self.url} has references that cannot be read, so what lies below them is "
                     f"unknown. Nothing was removed: delete the checkpoints that verify names"
                 )
             dead = [digest for digest in self._chunks if digest not in live]

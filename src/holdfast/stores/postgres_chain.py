@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.model import Chain, ChainLink, CheckpointRecord, Payload, Tombstone
+from holdfast.model import Chain, CheckpointRecord, Payload
 from holdfast.stores.checks import check_filter
 from holdfast.stores.postgres_access import PostgresAccess
 from holdfast.stores.postgres_connection import AnyConnection, execute
-from holdfast.stores.postgres_rows import verified
+from holdfast.stores.postgres_rows import parse_chain, verified
 from holdfast.stores.postgres_statements import Statement
 
 
@@ -30,23 +30,7 @@ class PostgresChain(PostgresAccess):
             self._of_chain(connection, name, session_id=session_id)
             for name in ("chain.session", "chain.links", "chain.tombstones")
         )
-        if not found:
-            return None
-        [(length, head)] = found
-        return Chain(
-            session_id,
-            length,
-            bytes(head),
-            links=tuple(
-                ChainLink(str(id_), seq, number, bytes(previous), bytes(link))
-                for id_, seq, number, previous, link in links
-                if None not in (number, previous, link)
-            ),
-            tombstones=tuple(
-                Tombstone(first, last, seq, bytes(link)) for first, last, seq, link in tombstones
-            ),
-            unlinked=tuple(str(row[0]) for row in links if None in row),
-        )
+        return parse_chain(session_id, found[0], links, tombstones) if found else None
 
     def _verified(
         self, row: tuple[Any, ...], *, quarantined: bool = False

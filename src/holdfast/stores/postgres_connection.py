@@ -272,7 +272,7 @@ def execute(connection: AnyConnection, statement: Statement) -> list[tuple[Any, 
         answered = cursor.pgresult is not None and cursor.pgresult.nfields > 0
         try:
             return cursor.fetchall() if answered else []
-        except psycopg.DataError as error:
+        except (psycopg.DataError, ValueError) as error:
             # Not what was asked is wrong, but what is stored.
             raise StateCorrupt(
                 f"a value in the database cannot be understood ({error}). Nothing was changed"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-import orjson
-
 from holdfast.errors import PackMissing
 from holdfast.model import PackReport, WorkspacePack
 from holdfast.stores.checks import check_commit, check_pack
 from holdfast.stores.postgres_access import PostgresAccess
-from holdfast.stores.rules import MOST_PACKS, ORPHAN_AGE, pack_order
+from holdfast.stores.rules import MOST_PACKS, ORPHAN_AGE, needs_in, pack_of, pack_order
 
 
 class PostgresPacks(PostgresAccess):
@@ -38,14 +36,14 @@ class PostgresPacks(PostgresAccess):
         rows = self._rows(
             "packs.below", again=True, commit=commit, have=list(have), limit=MOST_PACKS + 1
         )
-        needs = {row[0]: tuple(orjson.loads(row[1])) for row in rows}
+        needs = needs_in(rows)
         return (self._read_pack(one, needs[one]) for one in pack_order(commit, needs, have))
 
     def _read_pack(self, commit: str, needs: tuple[str, ...]) -> WorkspacePack:
         rows = self._rows("packs.data", again=True, commit=commit)
         if not rows:
             raise PackMissing(f"the workspace pack of commit {commit} was removed meanwhile")
-        return WorkspacePack(commit, needs, rows[0][0])
+        return pack_of(commit, needs, rows[0][0])
 
     def delete_packs(self, commits: Collection[str]) -> PackReport:
         for commit in commits:

@@ -26,6 +26,8 @@ from psycopg.generators import execute
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
+from holdfast.errors import StateCorrupt
+
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)([sb])")
 _TEXT, _BINARY = 0, 1
 _ROWS, _DONE = ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK
@@ -109,14 +111,17 @@ def _array(value: list[bytes]) -> bytes:
 
 
 def _read(result: PGresult) -> list[tuple[Any, ...]]:
-    readers = [_READERS[result.ftype(column)] for column in range(result.nfields)]
-    return [
-        tuple(
-            None if (data := result.get_value(row, column)) is None else read(data)
-            for column, read in enumerate(readers)
-        )
-        for row in range(result.ntuples)
-    ]
+    try:
+        readers = [_READERS[result.ftype(column)] for column in range(result.nfields)]
+        return [
+            tuple(
+                None if (data := result.get_value(row, column)) is None else read(data)
+                for column, read in enumerate(readers)
+            )
+            for row in range(result.ntuples)
+        ]
+    except (KeyError, ValueError, OverflowError) as error:
+        raise StateCorrupt(f"the database's answer cannot be understood ({error})") from error
 
 
 def _integer(data: bytes) -> int:

@@ -1,18 +1,22 @@
 """How the rows that PostgreSQL answers with are read: pure functions, a record for each.
 
 What was stored is checked here before anybody sees it: a checkpoint's row against its link in the chain.
+Whoever may change the tables may change the types of columns too, so no value is taken to be of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from functools import wraps
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
-from holdfast.errors import StateCorrupt
+from holdfast.errors import HoldfastError, StateCorrupt
 from holdfast.model import (
     AgentRecord,
+    Chain,
+    ChainLink,
     CheckpointRecord,
     EffectRecord,
     Lease,
@@ -20,6 +24,7 @@ from holdfast.model import (
     NewEffect,
     Payload,
     SessionRecord,
+    Tombstone,
 )
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.document import SEALED_START
@@ -34,8 +39,12 @@ from holdfast.stores.chain import (
 from holdfast.stores.rules import key_required
 
 Row = Sequence[Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _RECORD_COLUMNS: Final = 26
+# What a value of another type does to those who read it.
+_NONSENSE: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 
 
 class StoredCheckpoint(NamedTuple):
@@ -46,6 +55,22 @@ class StoredCheckpoint(NamedTuple):
     chunks: dict[bytes, bytes]
 
 
+def understood(read: Callable[P, T]) -> Callable[P, T]:
+    """Have a reader raise `StateCorrupt` for values that no row of ours has."""
+
+    @wraps(read)
+    def reader(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except HoldfastError:
+            raise
+        except _NONSENSE as error:
+            raise StateCorrupt(f"a row of the database cannot be understood ({error})") from error
+
+    return reader
+
+
+@understood
 def parse_agent(row: Row) -> AgentRecord:
     """Read the columns of ``agents.*``."""
     agent_id, name, agent_type, status, parent_id, depth, metadata, *moments = row
@@ -64,6 +89,7 @@ def parse_agent(row: Row) -> AgentRecord:
     )
 
 
+@understood
 def parse_session(row: Row) -> SessionRecord:
     """Read the columns of ``sessions.*``."""
     return SessionRecord(
@@ -90,12 +116,14 @@ def parse_session(row: Row) -> SessionRecord:
     )
 
 
+@understood
 def parse_lease(row: Row) -> Lease:
     """Read the columns of ``leases.*``."""
     session_id, owner, token, since, expires_at, expired = row
     return Lease(session_id, owner, token, known(utc(since)), known(utc(expires_at)), expired)
 
 
+@understood
 def parse_checkpoint(row: Row) -> CheckpointRecord:
     """Read the first columns of ``checkpoints.*`` and of a read."""
     try:
@@ -135,6 +163,7 @@ def parse_checkpoint(row: Row) -> CheckpointRecord:
     )
 
 
+@understood
 def stored_record(columns: dict[str, Any]) -> CheckpointRecord:
     """Return a row that arrived as a document, its metadata as a text in it."""
     for name in ("expires_at", "created_at", "restored_at"):
@@ -144,14 +173,16 @@ def stored_record(columns: dict[str, Any]) -> CheckpointRecord:
     return CheckpointRecord(**{one.name: columns[one.name] for one in fields(CheckpointRecord)})
 
 
+@understood
 def parse_read(row: Row, tenant: str, *, row_digest: RowDigest = plain_digest) -> StoredCheckpoint:
     """Read the row of `read_statement`. Raises `CheckpointAltered` as `verified` does."""
     record, payload = verified(row, tenant, row_digest=row_digest)
     digests, data = row[-2:]
-    chunks = zip(map(bytes, digests or ()), map(bytes, data or ()), strict=True)
+    chunks = zip(map(_bytes, digests or ()), map(_bytes, data or ()), strict=True)
     return StoredCheckpoint(record, payload, dict(chunks))
 
 
+@understood
 def verified(
     row: Row, tenant: str, *, row_digest: RowDigest = plain_digest, quarantined: bool = False
 ) -> tuple[CheckpointRecord, Payload]:
@@ -167,15 +198,39 @@ def verified(
         raise altered(record.id)
     columns = record_row(record, row[23])
     derived = link_of(
-        row_digest, tenant, columns, number, bytes(previous), manifest.encode(), bytes(refs)
+        row_digest, tenant, columns, number, _bytes(previous), manifest.encode(), _bytes(refs)
     )
-    if derived != bytes(link):
+    if derived != _bytes(link):
         if row_digest is plain_digest and manifest.startswith(SEALED_START):
             raise key_required("the database")
         raise altered(record.id)
-    return record, Payload(manifest, bytes(refs), record.session_id)
+    return record, Payload(manifest, _bytes(refs), record.session_id)
 
 
+@understood
+def parse_chain(
+    session_id: str, end: Row, links: Sequence[Row], tombstones: Sequence[Row]
+) -> Chain:
+    """Read the rows of ``chain.session``, ``chain.links`` and ``chain.tombstones``."""
+    length, head = end
+    return Chain(
+        session_id,
+        _number(length),
+        _bytes(head),
+        links=tuple(
+            ChainLink(str(id_), _number(seq), _number(number), _bytes(previous), _bytes(link))
+            for id_, seq, number, previous, link in links
+            if None not in (number, previous, link)
+        ),
+        tombstones=tuple(
+            Tombstone(_number(first), _number(last), _number(seq), _bytes(link))
+            for first, last, seq, link in tombstones
+        ),
+        unlinked=tuple(str(row[0]) for row in links if None in row),
+    )
+
+
+@understood
 def parse_begun(draft: NewEffect, row: Row) -> EffectRecord:
     """Return what ``effects.begin`` recorded of a draft; its row has what the server decided."""
     attempts, started_at, finished_at = row
@@ -197,6 +252,7 @@ def parse_begun(draft: NewEffect, row: Row) -> EffectRecord:
     )
 
 
+@understood
 def parse_effect(row: Row) -> EffectRecord:
     """Read the columns of ``effects.*``."""
     return EffectRecord(
@@ -204,17 +260,18 @@ def parse_effect(row: Row) -> EffectRecord:
         key=row[1],
         occurrence=row[2],
         name=row[3],
-        fingerprint=bytes(row[4]),
+        fingerprint=_bytes(row[4]),
         status=row[5],
         attempt_id=str(row[6]),
         attempts=row[7],
-        payload=None if row[8] is None else Payload(row[8], bytes(row[9])),
+        payload=None if row[8] is None else Payload(row[8], _bytes(row[9])),
         error=loaded(row[10]),
         started_at=known(utc(row[11])),
         finished_at=utc(row[12]),
     )
 
 
+@understood
 def parse_log(row: Row) -> LogRecord:
     """Read the columns of ``logs.*``."""
     log_id, session_id, level, message, data, created_at = row
@@ -231,6 +288,17 @@ def known(moment: datetime | None) -> datetime:
     if moment is None:
         raise StateCorrupt("a column that is never empty is empty")
     return moment
+
+
+def _bytes(value: Any) -> bytes:
+    """Return bytes as such; of a number `bytes` would make as many."""
+    return memoryview(value).tobytes()
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r:.80} is no number")
+    return value
 
 
 def _text(value: object) -> str | None:

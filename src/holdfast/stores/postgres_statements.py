@@ -46,7 +46,7 @@ from holdfast.stores.checks import (
     check_session,
     check_write,
 )
-from holdfast.stores.postgres_rows import stored_record, utc
+from holdfast.stores.postgres_rows import stored_record, understood, utc
 from holdfast.stores.sums import Sums
 
 # Further back than any checkpoint, and still a date for PostgreSQL.
@@ -220,6 +220,7 @@ def session_document(draft: NewSession) -> str:
     return _json(_session(draft))
 
 
+@understood
 def parse_put(answer: str, draft: NewCheckpoint) -> PutResult:
     """Read what `put_statement` answers: what was stored already, or what became of the draft."""
     if answer.startswith("{"):
@@ -230,6 +231,7 @@ def parse_put(answer: str, draft: NewCheckpoint) -> PutResult:
     return PutResult(made, created=True, removed=tuple(removed.split()))
 
 
+@understood
 def _created(decided: str, draft: NewCheckpoint) -> CheckpointRecord:
     agent_id, seq, size, moment, metadata, newest, label = decided.split("\n", 6)
     return CheckpointRecord(

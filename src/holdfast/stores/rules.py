@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from holdfast.errors import (
     CheckpointBusy,
@@ -21,7 +23,7 @@ from holdfast.errors import (
     StateCorrupt,
     StoreNotSealed,
 )
-from holdfast.model import Lease, NewSession, SessionRecord
+from holdfast.model import Lease, NewSession, SessionRecord, WorkspacePack
 from holdfast.processes import Uptime, owner_name
 from holdfast.state.refs import RECORD_BYTES, digests_in
 
@@ -63,15 +65,17 @@ def new_session_record(draft: NewSession, now: datetime) -> SessionRecord:
 
 
 def reachable(
-    roots: Iterable[bytes], read_chunks: Callable[[Collection[bytes]], dict[bytes, bytes]]
+    roots: Iterable[Any], read_chunks: Callable[[Collection[bytes]], dict[bytes, bytes]]
 ) -> tuple[set[bytes], bool]:
-    """Return the digests that packed references reach, and whether every index could be read.
+    """Return the digests that packed references reach, and whether all of them could be read.
 
-    What lies below an unreadable index is unknown: nobody may remove chunks then.
+    What lies below unreadable ones is unknown: nobody may remove chunks then.
     """
     live: set[bytes] = set()
-    whole = True
-    frontier = _enter(roots, live)
+    known = list(roots)
+    packed = [refs for refs in known if isinstance(refs, bytes) and len(refs) % RECORD_BYTES == 0]
+    whole = len(packed) == len(known)
+    frontier = _enter(packed, live)
     while frontier:
         below: list[bytes] = []
         for at in range(0, len(frontier), _BATCH):
@@ -97,8 +101,8 @@ def _enter(packed: Iterable[bytes], live: set[bytes]) -> list[bytes]:
 
 def sequence_behind(value: int | None, highest: int) -> Iterator[str]:
     """Say that the sequence which orders checkpoints stands below the highest place that is taken."""
-    if value is None or value < highest:
-        stands = "is missing" if value is None else f"stands at {value}"
+    if type(highest) is int and (type(value) is not int or value < highest):
+        stands = "is missing" if value is None else f"stands at {value!r}"
         yield (
             f"the sequence of checkpoints {stands}, and one has the place {highest}: what is saved next "
             "may not be the newest"
@@ -196,6 +200,33 @@ def pack_missing(commit: str) -> PackMissing:
     return PackMissing(
         f"the workspace pack of commit {commit} is not stored. Nothing was stored: put that pack "
         f"and repeat it"
+    )
+
+
+def needs_in(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[str, ...]]:
+    """Return what packs need, by commit, from their first two columns. Raises `StateCorrupt`."""
+    found = {}
+    for commit, text, *_ in rows:
+        try:
+            needs = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            needs = None
+        if type(needs) is not list or not all(type(one) is str for one in (commit, *needs)):
+            raise _odd_pack(commit, f"it needs {text!r:.80}")
+        found[commit] = tuple(needs)
+    return found
+
+
+def pack_of(commit: str, needs: tuple[str, ...], data: Any) -> WorkspacePack:
+    """Return a stored pack. Raises `StateCorrupt` for one whose content is none."""
+    if not isinstance(data, bytes):
+        raise _odd_pack(commit, "it is not made of bytes")
+    return WorkspacePack(commit, needs, data)
+
+
+def _odd_pack(commit: object, why: str) -> StateCorrupt:
+    return StateCorrupt(
+        f"the workspace pack of commit {commit} cannot be understood ({why}). Nothing was changed"
     )
 
 

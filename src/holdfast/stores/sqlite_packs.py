@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import apsw
-import orjson
 
-from holdfast.errors import PackMissing, StateCorrupt
+from holdfast.errors import PackMissing
 from holdfast.model import PackReport, WorkspacePack
 from holdfast.stores.checks import check_commit, check_pack
 from holdfast.stores.rules import (
     MOST_PACKS,
     ORPHAN_AGE,
+    needs_in,
     pack_missing,
+    pack_of,
     pack_order,
     packs_below,
     refuse_pack_circle,
@@ -58,7 +59,7 @@ class SqlitePacks(SqliteAccess):
                 raise pack_missing(missing[0])
 
     def _needs(self, connection: apsw.Connection) -> dict[str, tuple[str, ...]]:
-        return _needs_in(all_rows(connection, "sqlite.packs.all", (self.tenant,)))
+        return needs_in(all_rows(connection, "sqlite.packs.all", (self.tenant,)))
 
     def find_packs(self, commits: Collection[str]) -> set[str]:
         for commit in commits:
@@ -69,14 +70,14 @@ class SqlitePacks(SqliteAccess):
     def read_packs(self, commit: str, *, have: Collection[str] = ()) -> Iterator[WorkspacePack]:
         check_commit(commit, "commit")
         values = (self.tenant, commit, text_list(have, "commit"), MOST_PACKS + 1)
-        needs = _needs_in(self._rows("packs.below", values))
+        needs = needs_in(self._rows("packs.below", values))
         return (self._read_pack(one, needs[one]) for one in pack_order(commit, needs, have))
 
     def _read_pack(self, commit: str, needs: tuple[str, ...]) -> WorkspacePack:
         found = self._rows("packs.data", (self.tenant, commit))
         if not found:
             raise PackMissing(f"the workspace pack of commit {commit} was removed meanwhile")
-        return WorkspacePack(commit, needs, found[0][0])
+        return pack_of(commit, needs, found[0][0])
 
     def delete_packs(self, commits: Collection[str]) -> PackReport:
         for commit in commits:
@@ -89,7 +90,11 @@ class SqlitePacks(SqliteAccess):
     def sweep_packs(self, *, dry_run: bool = False) -> PackReport:
         def sweep(connection: apsw.Connection) -> PackReport:
             before = stamp(self._now() - ORPHAN_AGE)
-            return self._remove_packs(connection, lambda row: row[2] < before, dry_run=dry_run)
+
+            def is_old(row: Row) -> bool:
+                return type(row[2]) is str and row[2] < before
+
+            return self._remove_packs(connection, is_old, dry_run=dry_run)
 
         return self._file.read_consistently(sweep) if dry_run else self._file.erase(sweep)
 
@@ -103,10 +108,10 @@ class SqlitePacks(SqliteAccess):
         stored = all_rows(connection, "sqlite.packs.all", (self.tenant,))
         candidates = {row[0] for row in stored if may_go(row)}
         named = all_rows(connection, "checkpoints.workspace_commits", (self.tenant,))
-        doomed = unneeded_packs(candidates, _needs_in(stored), [commit for (commit,) in named])
+        doomed = unneeded_packs(candidates, needs_in(stored), [commit for (commit,) in named])
         if doomed and not dry_run:
             connection.execute(SQL["sqlite.packs.delete"], (self.tenant, text_list(doomed)))
-        return PackReport(len(doomed), sum(row[3] for row in stored if row[0] in doomed))
+        return PackReport(len(doomed), sum(row[3] or 0 for row in stored if row[0] in doomed))
 
     def _snapshots_of(self, connection: apsw.Connection, sessions: str) -> set[str]:
         """Return the packs that the files of some sessions (as JSON) are made of."""
@@ -121,10 +126,3 @@ class SqlitePacks(SqliteAccess):
     def pack_usage(self) -> PackReport:
         ((packs, size),) = self._rows("packs.usage", (self.tenant,))
         return PackReport(packs, size)
-
-
-def _needs_in(found: list[Row]) -> dict[str, tuple[str, ...]]:
-    try:
-        return {row[0]: tuple(orjson.loads(row[1])) for row in found}
-    except (TypeError, ValueError) as error:
-        raise StateCorrupt(f"a workspace pack cannot be understood ({error})") from error
