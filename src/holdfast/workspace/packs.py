@@ -122,8 +122,7 @@ def _objects(git: Git, commits: Sequence[str]) -> Iterator[tuple[str, str, int]]
         )
     except WorkspaceUnavailable as error:
         raise SnapshotCorrupt(f"snapshots cannot be read: {error}") from error
-    for line in checked.splitlines():
-        with understood("cat-file"):
-            name, kind, *size = line.decode().split()
-            length = int(size[0]) if kind == "blob" else 0
-        yield name, kind, length
+    with understood("cat-file"):
+        for line in checked.decode().splitlines():
+            name, kind, *size = line.split()
+            yield name, kind, int(size[0]) if kind == "blob" else 0

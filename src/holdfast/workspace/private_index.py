@@ -204,12 +204,12 @@ class PrivateIndex:
     def _entries(self, paths: Sequence[str]) -> dict[str, Entry]:
         """Return what the index has of some files."""
         found: dict[str, Entry] = {}
-        for some in batches(paths) if len(paths) < _AT_ONCE else [()]:
-            for line in self.listed("ls-files", "-s", "-z", "--", *some):
-                entry, _, path = line.partition("\t")
-                with understood("ls-files"):
+        with understood("ls-files"):
+            for some in batches(paths) if len(paths) < _AT_ONCE else [()]:
+                for line in self.listed("ls-files", "-s", "-z", "--", *some):
+                    entry, _, path = line.partition("\t")
                     mode, blob, _ = entry.split()
-                found[path] = Entry(mode, blob)
+                    found[path] = Entry(mode, blob)
         return {path: found[path] for path in paths if path in found}
 
     def _leave_out(self, paths: Sequence[str], reason: str) -> dict[str, str]:

@@ -138,19 +138,23 @@ class PrivateStore:
             process = self.git.start("cat-file", "--batch", "--buffer", stdin=names_file)
         answers = cast("IO[bytes]", process.stdout)
         try:
-            for name in wanted:
-                header = answers.readline().split()
-                if len(header) != 3:
-                    if header[1:] == [b"missing"]:
-                        raise SnapshotNotFound(f"the private store has no object {name}")
-                    raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
-                with understood("cat-file"):
+            with understood("cat-file"):
+                for name in wanted:
+                    header = answers.readline().split()
+                    if len(header) != 3:
+                        if header[1:] == [b"missing"]:
+                            raise SnapshotNotFound(f"the private store has no object {name}")
+                        raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
                     size, found = int(header[2]), header[1].decode()
                     data = answers.read(size)
-                answers.read(1)
-                if len(data) != size or found != (kind or found) or not _fits(name, found, data):
-                    raise SnapshotCorrupt(f"object {name} of the private store is damaged")
-                yield name, data
+                    answers.read(1)
+                    if (
+                        len(data) != size
+                        or found != (kind or found)
+                        or not _fits(name, found, data)
+                    ):
+                        raise SnapshotCorrupt(f"object {name} of the private store is damaged")
+                    yield name, data
         finally:
             process.kill()
             answers.close()
@@ -173,14 +177,14 @@ class PrivateStore:
         """Return the files of a tree by path, each with its size: slower, for people to look at."""
         out = self.git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree)
         found = {}
-        for line in split(out):
-            columns, _, path = line.partition("\t")
-            with understood("ls-tree"):
+        with understood("ls-tree"):
+            for line in split(out):
+                columns, _, path = line.partition("\t")
                 mode, kind, blob, size = columns.split()
-            # Of what is missing, and of what is no file, there is no size.
-            if kind != "blob" or not size.isdecimal():
-                raise SnapshotCorrupt(f"the snapshot holds something that is no file: {path!r}")
-            found[path] = (Entry(mode, blob), int(size))
+                # Of what is missing, and of what is no file, there is no size.
+                if kind != "blob" or not size.isdecimal():
+                    raise SnapshotCorrupt(f"the snapshot holds something that is no file: {path!r}")
+                found[path] = (Entry(mode, blob), int(size))
         return found
 
     def entries_of(self, tree: str, paths: Sequence[str]) -> dict[str, Entry]:
@@ -216,8 +220,8 @@ class PrivateStore:
         out = self.git.run("cat-file", "--batch", stdin=names)
         found: dict[str, dict[str, tuple[str, str]]] = {}
         place = 0
-        for path in paths:
-            with understood("cat-file"):
+        with understood("cat-file"):
+            for path in paths:
                 end = out.index(b"\n", place)
                 header = out[place:end]
                 place = end + 1
@@ -229,12 +233,12 @@ class PrivateStore:
                     continue
                 name, kind, size = header.decode().split(" ")
                 data = out[place : place + int(size)]
-            place += len(data) + 1
-            if kind != "tree":
-                return None
-            if not _fits(name, kind, data):
-                raise SnapshotCorrupt(f"object {name} of the private store is damaged")
-            found[path] = dict(_entries(data, id_size=len(name) // 2))
+                place += len(data) + 1
+                if kind != "tree":
+                    return None
+                if not _fits(name, kind, data):
+                    raise SnapshotCorrupt(f"object {name} of the private store is damaged")
+                found[path] = dict(_entries(data, id_size=len(name) // 2))
         return found
 
     def present(self, commits: Iterable[str]) -> set[str]:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Final
 
-from holdfast.errors import WorkspaceFull, WorkspaceTimeout, WorkspaceUnavailable
+from holdfast.errors import HoldfastError, WorkspaceFull, WorkspaceTimeout, WorkspaceUnavailable
 from holdfast.workspace.environment import inherited, variables_for
 
 # Open files that every git of this context holds too. A lock on one of them lasts until the last git has
@@ -140,6 +140,8 @@ def understood(command: str) -> Iterator[None]:
     """Raise `WorkspaceUnavailable` where an answer is not what git prints for a command."""
     try:
         yield
+    except HoldfastError:
+        raise
     except (ValueError, LookupError, OverflowError) as error:
         raise WorkspaceUnavailable(f"git {command} answered something else: {error}") from error
 
