@@ -131,8 +131,19 @@ def test_what_no_migration_leads_from_is_refused(connect: Connect, traces: Trace
 
 @pytest.mark.parametrize(
     "change",
-    [{"version": "1"}, {"version": 0}, {"status": "odd"}, {"calls": None}, {"usage": {"x": 1}}],
-    ids=["text", "zero", "status", "calls", "usage"],
+    [
+        {"version": "1"},
+        {"version": 0},
+        {"status": "odd"},
+        {"calls": None},
+        {"usage": {"x": 1}},
+        {"usage": {"input_tokens": None}},
+        {"budget": {"cost": "1"}},
+        {"calls": [{"id": "1", "name": "refund", "arguments": {}, "state": "odd"}]},
+        {"calls": [{"id": [1], "name": "refund", "arguments": {}, "state": "pending"}]},
+        {"messages": [1]},
+    ],
+    ids=["text", "zero", "status", "calls", "usage", "tokens", "cap", "state", "id", "messages"],
 )
 def test_what_is_no_snapshot_is_refused(
     checkpointer: BaseCheckpointer, traces: Traces, change: dict[str, Any]

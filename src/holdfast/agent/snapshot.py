@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import asdict, astuple, dataclass, field
+from numbers import Number
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from holdfast.agent.decisions import PendingCall, Reason
 from holdfast.agent.messages import Budget, Message, Usage
@@ -35,7 +36,8 @@ Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 FORMAT: Final = 1
 KIND: Final = "holdfast.agent"
 _FORMAT_MIGRATIONS: Final[Mapping[int, Migration]] = {}
-_STATUSES: Final = ("running", "suspended", "interrupted", "completed")
+_STATUSES: Final = get_args(Status)
+_CALL_STATES: Final = get_args(CallState)
 
 
 @dataclass(slots=True)
@@ -139,7 +141,7 @@ def read_snapshot(
     try:
         if current["status"] not in _STATUSES:
             raise ValueError(f"unknown status {current['status']!r}")
-        return RunState(
+        run = RunState(
             run_id=current["run_id"],
             agent_version=current["agent_version"],
             messages=list(current["messages"]),
@@ -151,11 +153,32 @@ def read_snapshot(
             decided_from=current["decided_from"],
             error=current["error"],
         )
+        _check(run)
     except (KeyError, TypeError, ValueError) as error:
         raise NotResumable(
             f"the snapshot cannot be read ({error!r}): nothing was changed. If a migration made it, "
             f"correct the migration and resume again"
         ) from error
+    return run
+
+
+def _check(run: Any) -> None:
+    """Refuse values that no run has: what is not understood could be done twice."""
+    caps = [cap for cap in astuple(run.budget) if cap is not None]
+    if not (
+        isinstance(run.run_id, str)
+        and all(isinstance(one, Mapping) for one in run.messages)
+        and all(isinstance(one, Number) for one in (*astuple(run.usage), *caps))
+        and isinstance(run.worker, Mapping | None)
+        and all(
+            isinstance(call.id, str)
+            and isinstance(call.name, str)
+            and call.state in _CALL_STATES
+            and isinstance(call.parameters, Mapping | None)
+            for call in run.calls
+        )
+    ):
+        raise ValueError("a value is not of its type")
 
 
 def _migrated(
