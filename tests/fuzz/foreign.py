@@ -12,18 +12,19 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-import apsw
 import orjson
 import ormsgpack
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from holdfast import SessionManager
+from holdfast.agent.approvals import apply_decisions
+from holdfast.agent.messages import Usage
+from holdfast.agent.snapshot import Call, RunState, read_snapshot
 from holdfast.autosave.fallback import FallbackLog
 from holdfast.cli.documents import read_state
 from holdfast.config import AGENTS_DIR, CONFIG_FILE, load_config
-from holdfast.errors import HoldfastError
+from holdfast.handoff.section import read_handoff
 from holdfast.hooks.desk import Desk, paths_in
 from holdfast.hooks.events import AGENTS as HOOKED
 from holdfast.hooks.events import NotAnEvent, read_event
@@ -39,9 +40,7 @@ from holdfast.integrations.langgraph.peer_values import PeerValues
 from holdfast.integrations.langgraph.sources import SqliteSource
 from holdfast.integrations.langgraph.values import Values
 from holdfast.manager.features import read_features
-from holdfast.model import CheckpointQuery
 from holdfast.state.tags import tagged, untagged
-from holdfast.stores.sqlite import SqliteStore
 from holdfast.workspace.journal import Journal
 from tests.fuzz.contract import Target
 from tests.fuzz.snapshots import detail_seeds, restore_details
@@ -140,40 +139,6 @@ def read_peer_database(data: bytes) -> None:
                 source.read(thread_id, namespace, checkpoint_id)
 
 
-# Our own file -------------------------------------------------------------------------------------
-
-
-@cache
-def own_database() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "ours.db")
-        with SessionManager.open(path, project_dir=folder, workspace=False) as manager:
-            session = manager.create_session("implementer", metadata={"a": 1})
-            session.save_checkpoint("one", state={"page": "x" * 3000, "step": 1})
-            session.step("pay", lambda: {"paid": 1})
-            session.log("info", "line", data={"k": 1})
-        # In small pages, or it would be larger than an input may be.
-        connection = apsw.Connection(str(path))
-        connection.pragma("journal_mode", "DELETE")
-        connection.pragma("page_size", 512)
-        connection.execute("VACUUM")
-        connection.close()
-        return path.read_bytes()
-
-
-def read_own_database(data: bytes) -> None:
-    path = file_of("ours.db", data)
-    for ending in ("-wal", "-shm", "-journal"):
-        Path(f"{path}{ending}").unlink(missing_ok=True)
-    with SqliteStore(path, ensure_schema=False, busy_timeout=0.05) as store:
-        store.list_agents()
-        for session in store.list_sessions():
-            store.list_logs(session.id)
-        for record in store.list_checkpoints(CheckpointQuery()):
-            with suppress(HoldfastError):
-                store.load(record.id)
-
-
 # Agents -------------------------------------------------------------------------------------------
 
 
@@ -230,6 +195,25 @@ def settings_seeds() -> Iterator[bytes]:
         yield form_of(agent).added(None, ["holdfast"]).encode()
 
 
+RUN: Final = RunState(
+    "r", 1, [{"role": "user", "content": "x"}], status="suspended",
+    calls=[Call("1", "f", {"a": 1}, state="pending", reason="approval", parameters={})],
+)  # fmt: skip
+
+
+def read_run(data: bytes) -> None:
+    """Read the snapshot of a run, and what is asked of it before it goes on."""
+    try:
+        document = untagged(orjson.loads(data))
+    except orjson.JSONDecodeError:
+        return
+    if isinstance(document, dict):
+        run = read_snapshot(document, agent_version=1)
+        apply_decisions(run, {call.id: "suspend" for call in run.pending}, {})
+        run.usage += Usage(model_calls=1)
+        run.document()
+
+
 # The project's own files --------------------------------------------------------------------------
 
 CONFIG: Final = b"""
@@ -278,6 +262,20 @@ def read_desk(data: bytes) -> None:
         paths_in(line)
 
 
+HANDOFF: Final = b"""# Handoff\r
+<!-- checkpoints:start -->
+| name | id | saved | branch | resume |
+|---|---|---|---|---|
+| a \\| b | x | now | main | `holdfast resume x` |
+<!-- checkpoints:end -->
+## Next
+"""
+
+
+def read_any_handoff(data: bytes) -> None:
+    read_handoff(file_of("HANDOFF.md", data))
+
+
 def read_fallback(data: bytes) -> None:
     FallbackLog(file_of("log/.agents/holdfast-errors.log", data).parents[1]).entries()
 
@@ -286,15 +284,16 @@ TARGETS: Final = (
     Target("langgraph-values", read_value, value_seeds),
     Target("langgraph-peer-values", read_peer_value, peer_value_seeds),
     Target("langgraph-peer-database", read_peer_database, lambda: [peer_database()]),
-    Target("own-database", read_own_database, lambda: [own_database()]),
     Target("hook-events", read_hook, hook_seeds),
     Target("transcripts", read_transcript, transcript_seeds, (Unsuitable,)),
     Target("agent-settings", read_settings, settings_seeds),
+    Target("agent-runs", read_run, lambda: [orjson.dumps(RUN.document())]),
     Target("config", read_config, lambda: [CONFIG]),
     Target("journal", read_journal, lambda: [json.dumps(JOURNAL).encode()]),
     Target("details", restore_details, detail_seeds),
     Target("hook-notes", read_desk, lambda: [b'{"read_only": [], "paths": ["/a"]}\n']),
     Target("error-log", read_fallback, lambda: [b'{"at": "x", "message": "y", "after_seq": 1}\n']),
+    Target("handoff", read_any_handoff, lambda: [HANDOFF, HANDOFF.decode().encode("utf-16")]),
     Target("features", read_features, lambda: [b'{"features": [{"id": 1, "status": "done"}]}']),
     Target(
         "given-state",

@@ -234,7 +234,9 @@ def _resealed(data: bytes) -> bytes:
         return data
 
 
-_folder = tempfile.TemporaryDirectory(prefix="fuzz-")
+# In memory where that can be: nothing here has to outlast anything.
+_memory: Final = Path("/dev/shm")
+_folder = tempfile.TemporaryDirectory(prefix="fuzz-", dir=_memory if _memory.is_dir() else None)
 
 
 def file_of(name: str, data: bytes) -> Path:

@@ -77,7 +77,7 @@ def salvage(
         raise InvalidUrl(f"{target} exists already; nothing was written. Name a new file")
     with _scratch_beside(target) as folder:
         made = Path(folder, "salvaged.db")
-        rows = salvage_rows(source, made)
+        rows = _rows_of(source, made)
         lost_lines = 0
         lost = [Lost(id_, "its row cannot be read") for id_ in rows.lost_checkpoints]
         for tenant in lost_seals(made):
@@ -104,6 +104,14 @@ def _scratch_beside(target: Path) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix=".holdfast-", dir=target.parent)
     except OSError as error:
         raise translated(error, target, f"{target} cannot be made") from error
+
+
+def _rows_of(source: Path, made: Path) -> Salvaged:
+    """Save what can be read; a log may ask for a copy that is larger than any file can be."""
+    try:
+        return salvage_rows(source, made)
+    except OSError as error:
+        raise translated(error, made, f"{source} cannot be copied with its log") from error
 
 
 def _mark_remade(store: Store, rows: Salvaged) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import apsw
 
 from holdfast.model import Chain, ChainLink, Payload, Tombstone
-from holdfast.stores.chain import altered, in_quarantine, link_of, runs
+from holdfast.stores.chain import GENESIS, altered, in_quarantine, link_of, runs
 from holdfast.stores.checks import check_filter
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
 from holdfast.stores.sqlite_connection import SQL
@@ -35,10 +35,11 @@ class SqliteChain(SqliteAccess):
         length, head = found[0]
         return Chain(
             session_id,
-            length,
-            head,
+            # What makes no sense proves nothing either: the chain shows that it is not whole.
+            length if type(length) is int else 0,
+            head if type(head) is bytes else GENESIS,
             links=tuple(ChainLink(*row) for row in links if _is_link(row)),
-            tombstones=tuple(Tombstone(*row) for row in tombstones),
+            tombstones=tuple(Tombstone(*row) for row in tombstones if _is_tombstone(row)),
             unlinked=tuple(row[0] for row in links if not _is_link(row)),
         )
 
@@ -109,3 +110,9 @@ def _is_link(row: Row) -> bool:
     """Whether a row has a number, the link before it and its own: who lost one proves nothing."""
     _, _, number, previous, link = row
     return type(number) is int and type(previous) is bytes and type(link) is bytes
+
+
+def _is_tombstone(row: Row) -> bool:
+    """Whether a row has the numbers of a run of links, and the last of them."""
+    *numbers, link = row
+    return all(type(one) is int for one in numbers) and type(link) is bytes

@@ -52,7 +52,8 @@ class SqliteChunks(SqliteAccess):
 
     def iter_digests(self) -> Iterator[bytes]:
         found = self._rows("chunks.digests", (self.tenant, ASIDE))
-        return iter([digest for (digest,) in found])
+        # What is no digest is named by `check_structure`.
+        return iter([digest for (digest,) in found if type(digest) is bytes])
 
     def set_chunk_aside(self, digest: bytes, stored: bytes | None) -> bool:
         def move(connection: apsw.Connection) -> bool:
@@ -94,7 +95,7 @@ class SqliteChunks(SqliteAccess):
             live, whole = self._reachable(connection, kept)
             if not whole:
                 raise StateCorrupt(
-                    f"{self.url} has an index chunk that cannot be read, so what lies below it is "
+                    f"{self.url} has references that cannot be read, so what lies below them is "
                     f"unknown. Nothing was removed: delete the checkpoints that verify names"
                 )
             dead = self._dead(connection, live)
@@ -102,7 +103,7 @@ class SqliteChunks(SqliteAccess):
                 connection.executemany(SQL["sqlite.gc.delete_chunk"], ((row[0],) for row in dead))
             return GcReport(
                 chunks=len(dead),
-                bytes=sum(size for _, size in dead),
+                bytes=sum(size or 0 for _, size in dead),
                 writes=len(orphans),
                 dry_run=dry_run,
             )
@@ -134,5 +135,6 @@ class SqliteChunks(SqliteAccess):
 
 
 def _unpacked(found: list[Row]) -> dict[bytes, bytes]:
-    plain = ((digest, unpack(codec, data)) for digest, codec, data in found)
+    stored = (row for row in found if type(row[2]) is bytes)
+    plain = ((digest, unpack(codec, data)) for digest, codec, data in stored)
     return {digest: data for digest, data in plain if data is not None}

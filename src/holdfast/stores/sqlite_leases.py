@@ -32,7 +32,8 @@ class SqliteLeases(SqliteAccess):
             found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
             if not found:
                 raise SessionNotFound(f"no session has the id {session_id!r}")
-            _, _, _, _, token, holder, clock, since, expires_at = found[0]
+            standing = rows.standing_session(found[0], session_id)
+            _, _, _, _, token, holder, clock, since, expires_at = standing
             now = self._now()
             if holder != owner:
                 if holder is not None and token != over:

@@ -21,6 +21,9 @@ from holdfast.stores.checks import as_utc
 
 Row: TypeAlias = tuple[Any, ...]
 
+# A strict table takes no such value. A file that somebody else made may have one all the same.
+_OTHER_TYPE: Final = "a value is not of its column's type"
+
 
 def stamp(moment: datetime) -> str:
     """Return a moment in UTC as it is stored; such texts sort like the moments."""
@@ -74,6 +77,8 @@ def agent(row: Row) -> AgentRecord:
 
 def session(row: Row) -> SessionRecord:
     """Read a row of ``sessions``."""
+    if not (type(row[0]) is str and type(row[15]) is type(row[18]) is int):
+        raise _odd(TypeError(_OTHER_TYPE), f"the row of session {row[0]!r}")
     try:
         values: Row = (
             *row[:7],
@@ -96,6 +101,13 @@ def session(row: Row) -> SessionRecord:
     return SessionRecord(*values)
 
 
+def standing_session(row: Row, session_id: str) -> Row:
+    """Return a row of ``sqlite.put.session``, whose chain and token a write counts on."""
+    if not (type(row[2]) is type(row[4]) is int and type(row[3]) is bytes):
+        raise _odd(TypeError(_OTHER_TYPE), f"the row of session {session_id!r}")
+    return row
+
+
 def checkpoint(row: Row) -> CheckpointRecord:
     """Read a row of ``session_checkpoints``; listings of thousands of rows spend their time here."""
     values = list(row)
@@ -103,6 +115,8 @@ def checkpoint(row: Row) -> CheckpointRecord:
     values[20] = row[20] == 1
     values[21] = row[21] == 1
     try:
+        if not type(row[4]) is type(row[13]) is type(row[14]) is type(row[15]) is int:
+            raise TypeError(_OTHER_TYPE)
         if row[22] is not None:
             values[22] = datetime.fromisoformat(row[22])
         values[24] = datetime.fromisoformat(row[24])

@@ -183,7 +183,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
         """
         found = all_rows(connection, "sqlite.put.session", (self.tenant, session_id))
         if found:
-            agent_id, status, length, head, *lease = found[0]
+            agent_id, status, length, head, *lease = rows.standing_session(found[0], session_id)
             if lease[0] != fence:
                 self._refuse_fence(connection, session_id, lease, fence)
             return agent_id, status, length, head
