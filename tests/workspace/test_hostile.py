@@ -215,6 +215,16 @@ def hidden_history(store: Path, trap: Path) -> None:
     (store / "info" / "grafts").write_text("")
 
 
+@bait
+def logs_that_lead_elsewhere(store: Path, trap: Path) -> None:
+    victim = trap.parent / "victim"
+    victim.write_text("precious")
+    (store / "HEAD").write_text("ref: refs/last\n")
+    (store / "logs" / "refs").mkdir(parents=True)
+    for name in ("HEAD", "refs/last"):
+        (store / "logs" / name).symlink_to(victim)
+
+
 @pytest.mark.parametrize("lay", BAITS, ids=lambda one: one.__name__)
 def test_a_store_that_came_with_the_project_is_made_harmless(
     lay: Bait, project: Path, trap: Path
@@ -265,6 +275,22 @@ def test_a_store_that_is_a_link_is_refused(place: str, project: Path, tmp_path: 
         Workspace(project).snapshot()
     with pytest.raises(HoldfastError):
         Workspace(project).restore("0" * 40)
+    assert picture_of_git(project) == own
+
+
+@pytest.mark.parametrize("folder", ["refs/heads/deep", "refs/snapshots/local"])
+def test_references_that_lead_into_the_repository_are_refused(folder: str, project: Path) -> None:
+    store = project / ".agents" / "workspace.git"
+    git(project, "clone", "-q", "--bare", str(project), str(store))
+    (store / "packed-refs").unlink(missing_ok=True)
+    (store / folder).mkdir(parents=True)
+    (store / folder / "linked").symlink_to(project / ".git" / "refs" / "heads")
+    own = picture_of_git(project)
+    workspace = Workspace(project)
+    with pytest.raises(WorkspaceRefused):
+        workspace.snapshot()
+    with pytest.raises(WorkspaceRefused):
+        workspace.gc(list)
     assert picture_of_git(project) == own
 
 

@@ -7,6 +7,7 @@ They are written by us and checked on every opening, since a project may come fr
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,10 +23,12 @@ _FOLDERS: Final = (
     "", "incoming", "incoming/info", "incoming/info/alternates", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
 )  # fmt: skip
 # Where links are looked for, and how those end that do no harm: they are replaced, or not followed.
-_LISTED: Final = ("", "incoming", "objects", "refs", "refs/snapshots")
+_LISTED: Final = ("", "incoming", "objects")
 _REPLACED: Final = (
     "HEAD", "config", "index", "index.next", ".gitignore", "last.json", ".new",
 )  # fmt: skip
+# Where git appends a line for each reference it moves, to whatever it finds there. This store keeps none.
+_LOGS: Final = "logs"
 # What may stand in a git directory and send git elsewhere, or hide a part of its objects from it.
 _FOREIGN: Final = (
     "commondir", "gitdir", "config.worktree", "shallow", "info/grafts", "info/sparse-checkout",
@@ -75,6 +78,8 @@ def secure(home: Path) -> None:
         # Where nothing can be written, not even what is not there can be removed.
         if os.path.lexists(home / name):
             (home / name).unlink(missing_ok=True)
+    if (home / _LOGS).is_dir():
+        shutil.rmtree(home / _LOGS)
     # To the user's repository this directory is as if it were not there.
     write_if_other(home / ".gitignore", b"*\n")
 
@@ -84,11 +89,10 @@ def _links(home: Path) -> Iterator[str]:
     for place in (home.parent, *(home / folder for folder in _FOLDERS)):
         if place.is_symlink():
             yield str(place)
-    for folder in _LISTED:
-        with (
-            suppress(FileNotFoundError, NotADirectoryError),
-            os.scandir(home / folder) as entries,
-        ):
+    # References to any depth: git packs whatever it finds there, and deletes the files.
+    referring = (where for where, _, _ in os.walk(home / "refs"))
+    for folder in (*(str(home / one) for one in _LISTED), *referring):
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
             yield from (
                 one.path for one in entries if one.is_symlink() and not one.name.endswith(_REPLACED)
             )
