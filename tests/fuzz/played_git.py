@@ -156,7 +156,7 @@ _ASKERS: Final[tuple[tuple[Callable[[bytes], object], bytes], ...]] = (
         lambda data: text_between(_store(data), _ONE, _ONE),
         b":100644 120000 %s %s T\0a\0" % ((_ONE.encode(),) * 2),
     ),
-    (lambda data: list(_objects(cast("Git", _PlayedGit(data)), [_ONE])), b"%s blob 7\n" % _ONE.encode()),
+    (lambda data: list(_objects(cast("Git", _PlayedGit(data)), [_ONE])), b"%s blob 7 9\n" % _ONE.encode()),
     (lambda data: _filters(cast("Git", _PlayedGit(data)), None), b"filter.lfs.clean\0"),
     (
         _REPOSITORY.parse_status,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import sha1
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +23,7 @@ from holdfast.errors import (
     WorkspaceRefused,
     WorkspaceUnavailable,
 )
+from holdfast.workspace.base import MB
 from holdfast.workspace.details import Details
 from tests.workspace.pictures import (
     commit_all,
@@ -535,6 +539,86 @@ def test_a_link_that_cannot_be_is_refused(target: bytes, project: Path) -> None:
         with pytest.raises(SnapshotCorrupt, match="link that no file system can have"):
             workspace.restore(commit, dry_run=dry_run)
     assert picture(project) == before
+
+
+# Packs that unpack to more than anybody has room for --------------------------------------------------
+
+
+def packed(kind: int, size: int, content: bytes, base: bytes = b"") -> bytes:
+    """Return an object as a pack has it; ``kind`` is git's number of it."""
+    head = bytes([kind << 4 | size & 15 | 0x80]) + number(size >> 4)
+    return head + base + zlib.compress(content, 9)
+
+
+def number(value: int) -> bytes:
+    """Return a number as a pack has it."""
+    *parts, last = [value >> shift & 0x7F for shift in range(0, max(value.bit_length(), 1), 7)]
+    return bytes([*(part | 0x80 for part in parts), last])
+
+
+def pack_of(*objects: bytes) -> bytes:
+    raw = b"PACK" + struct.pack(">II", 2, len(objects)) + b"".join(objects)
+    return raw + sha1(raw).digest()
+
+
+def arrive(workspace: Workspace, way: str, commit: str, pack: bytes) -> None:
+    if way == "shared":
+        workspace.import_packs(commit, [pack])
+    else:
+        workspace.take_in([commit], [pack], size=1)
+
+
+def a_file_made_of_copies() -> bytes:
+    base, copies = bytes(0xFFFFFF), 20
+    change = number(len(base)) + number(len(base) * copies) + b"\xf0\xff\xff\xff" * copies
+    name = sha1(b"blob %d\0" % len(base) + base).digest()
+    return pack_of(packed(3, len(base), base), packed(7, len(change), change, name))
+
+
+def a_directory_of_nothing() -> bytes:
+    return pack_of(packed(2, 300 * MB, bytes(300 * MB)))
+
+
+@pytest.mark.parametrize("way", ["one pack", "shared"])
+@pytest.mark.parametrize("make", [a_file_made_of_copies, a_directory_of_nothing])
+def test_a_small_pack_cannot_have_git_fill_the_memory(
+    make: Callable[[], bytes], way: str, project: Path
+) -> None:
+    pack = make()
+    assert len(pack) < 400_000
+    with pytest.raises((SnapshotCorrupt, WorkspaceUnavailable), match="over limit"):
+        arrive(Workspace(project), way, "1" * 40, pack)
+
+
+@pytest.mark.parametrize("mode", [b"40000", b"040000"])
+@pytest.mark.parametrize("way", ["one pack", "shared"])
+def test_directories_that_stand_in_each_other_over_and_over_are_refused(
+    way: str, mode: bytes, project: Path
+) -> None:
+    objects = [packed(3, 1, b"x")]
+    inside = sha1(b"blob 1\0x").digest()
+    for depth in range(2000):
+        each = mode if depth else b"100644"
+        tree = b"".join(each + b" %03d\0" % one + inside for one in range(100))
+        objects.append(packed(2, len(tree), tree))
+        inside = sha1(b"tree %d\0" % len(tree) + tree).digest()
+    raw = b"tree %s\n\n" % inside.hex().encode() + Details().to_message()
+    commit = sha1(b"commit %d\0" % len(raw) + raw).hexdigest()
+    pack = pack_of(*objects, packed(1, len(raw), raw))
+    workspace = Workspace(project)
+    with pytest.raises(SnapshotCorrupt, match="over and over"):
+        arrive(workspace, way, commit, pack)
+    assert commit not in workspace.snapshots()
+
+
+def test_details_that_are_too_large_are_not_read(project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    message = Details(excludes="x" * 33 * MB).to_message()
+    commit = git(workspace.store_dir, "commit-tree", saved.tree, stdin=message)
+    assert not workspace.has(commit)
+    with pytest.raises(SnapshotCorrupt):
+        workspace.restore(commit)
 
 
 @pytest.mark.parametrize("way", ["one pack", "shared"])

@@ -48,7 +48,7 @@ from holdfast.workspace.basis import NOTE, forget_cache, read_cache
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between, count_between, text_between
 from holdfast.workspace.details import Details
-from holdfast.workspace.packs import export_pack, import_pack, take_in, write_pack
+from holdfast.workspace.packs import check_lists, export_pack, import_pack, take_in, write_pack
 from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import find_git
@@ -269,7 +269,8 @@ class Workspace:
             self._store.prepare(sha256=len(commit) == 64)
             new = [] if self.has(commit) else [commit]
             for data in packs:
-                import_pack(self._store, data)
+                import_pack(self._store, data, largest=self.limits.max_file_bytes)
+            check_lists(self._store, [commit])
             note_arrivals(self._store, new)
             self._hold([commit])
 

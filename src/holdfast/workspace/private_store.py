@@ -16,7 +16,7 @@ from typing import IO, Final, cast
 
 from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavailable
 from holdfast.workspace import store_settings
-from holdfast.workspace.base import Entry, Problem, is_own
+from holdfast.workspace.base import MB, Entry, Problem, is_own
 from holdfast.workspace.environment import STORE_SETTINGS
 from holdfast.workspace.files import object_name
 from holdfast.workspace.incoming import Incoming
@@ -28,6 +28,8 @@ from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
 
 # What stands beside a database: the files of SQLite, and the copies made before a migration.
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
+# What a snapshot knows beyond its files is read whole; that of a million files has room in this.
+_MOST_DETAILS: Final = 32 * MB
 # How a commit begins; what comes after the parents is of no use here.
 _HEAD: Final = re.compile(rb"tree [0-9a-f]+\n(?:parent [0-9a-f]+\n)*")
 _AUTHOR: Final = {
@@ -125,9 +127,12 @@ class PrivateStore:
         return dict(self.each_object(names, kind=kind))
 
     def each_object(
-        self, names: Iterable[str], *, kind: str | None = "blob"
+        self, names: Iterable[str], *, kind: str | None = "blob", git: Git | None = None
     ) -> Iterator[tuple[str, bytes]]:
-        """Yield objects one by one, each hashed anew and compared with its name."""
+        """Yield objects one by one, each hashed anew and compared with its name.
+
+        Another ``git`` sees those that are not delivered yet, too.
+        """
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return
@@ -135,26 +140,12 @@ class PrivateStore:
             # From a file: git answers before it has read the last name, and a pipe could fill up.
             names_file.write(lines(wanted))
             names_file.seek(0)
-            process = self.git.start("cat-file", "--batch", "--buffer", stdin=names_file)
+            process = (git or self.git).start("cat-file", "--batch", "--buffer", stdin=names_file)
         answers = cast("IO[bytes]", process.stdout)
         try:
             with understood("cat-file"):
                 for name in wanted:
-                    header = answers.readline().split()
-                    if len(header) != 3:
-                        if header[1:] == [b"missing"]:
-                            raise SnapshotNotFound(f"the private store has no object {name}")
-                        raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
-                    size, found = int(header[2]), header[1].decode()
-                    data = answers.read(size)
-                    answers.read(1)
-                    if (
-                        len(data) != size
-                        or found != (kind or found)
-                        or not _fits(name, found, data)
-                    ):
-                        raise SnapshotCorrupt(f"object {name} of the private store is damaged")
-                    yield name, data
+                    yield name, _next_object(answers, name, kind)
         finally:
             process.kill()
             answers.close()
@@ -238,7 +229,7 @@ class PrivateStore:
                     return None
                 if not _fits(name, kind, data):
                     raise SnapshotCorrupt(f"object {name} of the private store is damaged")
-                found[path] = dict(_entries(data, id_size=len(name) // 2))
+                found[path] = dict(tree_entries(data, id_size=len(name) // 2))
         return found
 
     def present(self, commits: Iterable[str]) -> set[str]:
@@ -299,6 +290,23 @@ class PrivateStore:
         return total
 
 
+def _next_object(answers: IO[bytes], name: str, kind: str | None) -> bytes:
+    """Return the object that git answers with next. Raises for one that is not what was asked for."""
+    header = answers.readline().split()
+    if header[1:] == [b"missing"]:
+        raise SnapshotNotFound(f"the private store has no object {name}")
+    if len(header) != 3:
+        raise SnapshotCorrupt(f"object {name} of the private store cannot be read")
+    found, size = header[1].decode(), int(header[2])
+    if found == "commit" and size > _MOST_DETAILS:
+        raise SnapshotCorrupt(f"commit {name} of the private store has {size} bytes")
+    data = answers.read(size)
+    answers.read(1)
+    if len(data) != size or found != (kind or found) or not _fits(name, found, data):
+        raise SnapshotCorrupt(f"object {name} of the private store is damaged")
+    return data
+
+
 def names_in(commit: str, raw: bytes) -> list[str]:
     """Return the tree that a commit's bytes name, and its parents after it.
 
@@ -311,7 +319,7 @@ def names_in(commit: str, raw: bytes) -> list[str]:
     return names
 
 
-def _entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str]]]:
+def tree_entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield what a tree's bytes say: names with modes and objects."""
     place = 0
     while place < len(data):
