@@ -60,6 +60,7 @@ from holdfast.workspace.restore import (
     finish_interrupted,
     finished_note,
 )
+from holdfast.workspace.store_settings import refuse_linked_references
 
 _DEFAULT_GROUP: Final = "local"
 
@@ -366,6 +367,7 @@ class Workspace:
         if not self._store.exists():
             return Sweep(0, 0, dry_run)
         with self._store.using(alone=True), self._store.working():
+            refuse_linked_references(self._store.home)
             # It needs its snapshots, whether or not anything else does.
             finish_interrupted(self._store, self.limits, Repository.find(self.root))
             wanted = set(needed())

@@ -7,30 +7,22 @@ session's snapshots are one pack, which for the same snapshots has the same byte
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import IO, Final, cast
 
 from holdfast.errors import SnapshotCorrupt, WorkspaceFull, WorkspaceRefused, WorkspaceUnavailable
 from holdfast.workspace.base import MB
+from holdfast.workspace.list_sizes import Stored, refuse_endless_lists
 from holdfast.workspace.paths import lines
-from holdfast.workspace.private_store import PrivateStore, names_in, tree_entries
+from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline, Git, finish, understood
 
 _READ: Final = 1 << 20
 # Git unpacks an object in memory, and a pack of some kilobytes can hold one of any size. No file that is
 # taken in is larger than those of the project may be; the list of millions of objects has room in this.
 _ROOM: Final = 256 * MB
-# A directory that stands in a hundred others is one object, and so on in each of those. A list of a
-# snapshot's files may be this long, and longer where the objects take room accordingly.
-_LIST: Final = 16 * MB
-_LIST_PER_BYTE: Final = 8
 _FORMAT: Final = "%(objectname) %(objecttype) %(objectsize) %(objectsize:disk)"
-_ENDLESS: Final = 1 << 50
-# What a list says of a file besides its path.
-_LINE: Final = 60
 
 
 def export_pack(store: PrivateStore, commit: str, without: Sequence[str] = ()) -> bytes:
@@ -47,7 +39,7 @@ def import_pack(store: PrivateStore, data: bytes, *, largest: int) -> None:
 
 def check_lists(store: PrivateStore, commits: Sequence[str]) -> None:
     """Raise `SnapshotCorrupt` where the files of a snapshot are too many for what it consists of."""
-    _check_lists(store, store.git, list(_objects(store.git, commits)))
+    refuse_endless_lists(store, store.git, list(_objects(store.git, commits)))
 
 
 def write_pack(
@@ -105,7 +97,7 @@ def take_in(
             raise SnapshotCorrupt(
                 f"the pack holds {total} bytes of files and {size} were announced; nothing was changed"
             )
-        _check_lists(store, store.incoming.git, found)
+        refuse_endless_lists(store, store.incoming.git, found)
         store.incoming.deliver()
     finally:
         store.incoming.close()
@@ -138,61 +130,7 @@ def _index(git: Git, pack: Iterable[bytes], largest: int) -> None:
         raise
 
 
-def _check_lists(store: PrivateStore, git: Git, found: Sequence[tuple[str, str, int, int]]) -> None:
-    most = _LIST + _LIST_PER_BYTE * sum(taken for _, _, _, taken in found)
-    trees = {name: _Inside() for name, kind, _, _ in found if kind == "tree"}
-    for name, data in store.each_object(trees, kind="tree", git=git):
-        here = trees[name]
-        for path, (_, target) in tree_entries(data, id_size=len(name) // 2):
-            here.entries += 1
-            here.names += len(path)
-            # Whatever its mode says: git reads one in many ways.
-            if target in trees:
-                here.folders[target, len(path) + 1] += 1
-    commits = [name for name, kind, _, _ in found if kind == "commit"]
-    for commit, raw in store.each_object(commits, kind="commit", git=git):
-        top = names_in(commit, raw)[0]
-        if top in trees and _list_size(top, trees) > most:
-            raise SnapshotCorrupt(
-                f"snapshot {commit} has the same directories over and over, and more files in them "
-                "than its size can be for. Nothing was changed"
-            )
-
-
-@dataclass(slots=True)
-class _Inside:
-    """What a directory has: how many entries, their names' length, directories by object and prefix.
-
-    When ``whole`` is set, entries and names are those to any depth.
-    """
-
-    entries: int = 0
-    names: int = 0
-    folders: Counter[tuple[str, int]] = field(default_factory=Counter)
-    whole: bool = False
-
-
-def _list_size(top: str, trees: Mapping[str, _Inside]) -> int:
-    """Return how long a list of all that is below a directory is, up to a number that is too large."""
-    waiting = [trees[top]]
-    while waiting:
-        here = waiting[-1]
-        below = [(trees[one], name, times) for (one, name), times in here.folders.items()]
-        missing = [] if here.whole else [one for one, _, _ in below if not one.whole]
-        if missing:
-            waiting += missing
-            continue
-        waiting.pop()
-        if not here.whole:
-            for one, name, times in below:
-                here.names += times * (one.names + one.entries * name)
-                here.entries += times * one.entries
-            here.entries, here.names = min(here.entries, _ENDLESS), min(here.names, _ENDLESS)
-            here.whole = True
-    return trees[top].names + _LINE * trees[top].entries
-
-
-def _objects(git: Git, commits: Sequence[str]) -> Iterator[tuple[str, str, int, int]]:
+def _objects(git: Git, commits: Sequence[str]) -> Iterator[Stored]:
     """Yield name, kind, size and stored bytes of what snapshots are made of; only files have a size."""
     arguments = ("--objects", "--no-object-names", "--missing=print", "--stdin")
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ _FOLDERS: Final = (
     "", "incoming", "incoming/info", "incoming/info/alternates", "info", "objects", "objects/info", "objects/pack", "refs", "refs/snapshots",
 )  # fmt: skip
 # Where links are looked for, and how those end that do no harm: they are replaced, or not followed.
-_LISTED: Final = ("", "incoming", "objects")
+_LISTED: Final = ("", "incoming", "objects", "refs", "refs/snapshots")
 _REPLACED: Final = (
     "HEAD", "config", "index", "index.next", ".gitignore", "last.json", ".new",
 )  # fmt: skip
@@ -62,11 +62,7 @@ def secure(home: Path) -> None:
     Raises `WorkspaceRefused` where links stand in place of directories, for what is written there would
     land elsewhere.
     """
-    for link in _links(home):
-        raise WorkspaceRefused(
-            f"{link} is a link, and snapshots are kept in real directories only. Nothing was "
-            "changed; remove it"
-        )
+    _refuse(_links(home))
     if not exists(home):
         return
     # Who may not write there only reads, and what others may read is for its owner to say.
@@ -84,18 +80,37 @@ def secure(home: Path) -> None:
     write_if_other(home / ".gitignore", b"*\n")
 
 
+def refuse_linked_references(home: Path) -> None:
+    """Raise `WorkspaceRefused` where a link stands among references, at any depth.
+
+    A sweep packs whatever it finds there and deletes the files; a save writes where no link is left.
+    """
+    folders = (where for where, _, _ in os.walk(home / "refs"))
+    _refuse(link for folder in folders for link in _links_in(folder))
+
+
+def _refuse(links: Iterable[str]) -> None:
+    for link in links:
+        raise WorkspaceRefused(
+            f"{link} is a link, and snapshots are kept in real directories only. Nothing was "
+            "changed; remove it"
+        )
+
+
 def _links(home: Path) -> Iterator[str]:
     """Yield links in places that git or we write to, delete from or walk through."""
     for place in (home.parent, *(home / folder for folder in _FOLDERS)):
         if place.is_symlink():
             yield str(place)
-    # References to any depth: git packs whatever it finds there, and deletes the files.
-    referring = (where for where, _, _ in os.walk(home / "refs"))
-    for folder in (*(str(home / one) for one in _LISTED), *referring):
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-            yield from (
-                one.path for one in entries if one.is_symlink() and not one.name.endswith(_REPLACED)
-            )
+    for folder in _LISTED:
+        yield from _links_in(home / folder)
+
+
+def _links_in(folder: Path | str) -> Iterator[str]:
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        yield from (
+            one.path for one in entries if one.is_symlink() and not one.name.endswith(_REPLACED)
+        )
 
 
 def _config(*, sha256: bool) -> bytes:
