@@ -1,12 +1,14 @@
-"""Which commands and which stores this user has said yes to, on this machine.
+"""Which commands and stores this user has said yes to, and which rebases were begun, on this machine.
 
 A session keeps its command, and a session may come from anywhere: in a bundle, with a cloned project, from a
 shared server. Starting what it says would be running a stranger's program. And a project's settings may name a
 store, which gets the states and files of all who work there: in a clone that is a stranger's server.
 
-So whoever records a command, or confirms a store, also leaves a mark in a directory of their own, outside of every
+A snapshot that was taken in the middle of a rebase holds what git had still to do, programs to be run included.
+
+So whoever records a command, confirms a store, or saves in a rebase, also leaves a mark in a directory of their own, outside of every
 project, named by a digest of what it is for. A command without its mark is shown and not started, a store that
-only a project names is not opened.
+only a project names is not opened, and a rebase is not brought back.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from holdfast.places import URL, user_state_dir
 
 _COMMANDS: Final = "commands"
 _STORES: Final = "stores"
+_POSITIONS: Final = "positions"
 
 
 def remember(session_id: str, command: Mapping[str, Any]) -> None:
@@ -60,6 +63,18 @@ def remember_store(url: str) -> None:
 def is_known_store(url: str) -> bool:
     """Tell whether this user has confirmed exactly this store."""
     return _is_left(_mark(_STORES, url))
+
+
+def remember_position(commit: str) -> None:
+    """Leave the mark of what a snapshot here holds of a rebase. Without it, that is not brought back."""
+    with suppress(OSError):
+        if (mark := _mark(_POSITIONS, commit)) is not None:
+            _leave(mark)
+
+
+def is_known_position(commit: str) -> bool:
+    """Tell whether this user saved exactly this, here."""
+    return _is_left(_mark(_POSITIONS, commit))
 
 
 def _mark_of(session_id: str, command: Mapping[str, Any]) -> Path | None:

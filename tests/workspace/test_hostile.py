@@ -540,6 +540,70 @@ def test_a_link_that_cannot_be_is_refused(target: bytes, project: Path) -> None:
     assert picture(project) == before
 
 
+def position_of(workspace: Workspace, name: str, content: bytes) -> str:
+    """Return a snapshot whose position holds one file more, or another index."""
+    saved = workspace.snapshot()
+    store = workspace.store_dir
+    blob = git(store, "hash-object", "-w", "--stdin", stdin=content)
+    tree = git(store, "mktree", stdin=f"100644 blob {blob}\t{name}\n".encode())
+    extra = git(store, "commit-tree", tree, stdin=b"position\n")
+    message = workspace.details(saved.commit).to_message()
+    return git(store, "commit-tree", saved.tree, "-p", extra, stdin=message)
+
+
+@pytest.mark.parametrize("path", [b".git/hooks/post-checkout", b"../outside", b"x/.GIT/y"])
+def test_an_index_that_leads_elsewhere_is_not_brought_back(path: bytes, project: Path) -> None:
+    entry = struct.pack(">10I", *(0,) * 6, 0o100755, *(0,) * 3) + b"\1" * 20
+    entry += struct.pack(">H", len(path)) + path
+    entry += bytes(8 - len(entry) % 8)
+    index = b"DIRC" + struct.pack(">II", 2, 1) + entry
+    workspace = Workspace(project)
+    commit = position_of(workspace, "index", index + sha1(index).digest())
+    own = picture_of_git(project)
+    for dry_run in (True, False):
+        with pytest.raises(SnapshotCorrupt, match="index"):
+            workspace.restore(commit, move_head=True, dry_run=dry_run)
+    assert picture_of_git(project) == own
+    workspace.restore(commit)
+
+
+def test_an_index_that_cannot_be_read_is_not_brought_back(project: Path) -> None:
+    workspace = Workspace(project)
+    commit = position_of(workspace, "index", b"DIRC nonsense")
+    own = picture_of_git(project)
+    with pytest.raises(SnapshotCorrupt, match="index"):
+        workspace.restore(commit, move_head=True)
+    assert picture_of_git(project) == own
+
+
+@pytest.mark.parametrize("name", ["rebase-merge", "rebase-apply", "sequencer"])
+def test_a_rebase_that_somebody_else_began_is_not_brought_back(name: str, project: Path) -> None:
+    workspace = Workspace(project)
+    commit = position_of(workspace, f"note.{name}%2Fgit-rebase-todo", b"exec touch here\n")
+    own = picture_of_git(project)
+    for dry_run in (True, False):
+        with pytest.raises(RestoreFailed, match="not by you"):
+            workspace.restore(commit, move_head=True, dry_run=dry_run)
+    assert picture_of_git(project) == own
+    workspace.restore(commit)
+
+
+def test_a_rebase_comes_back_for_the_user_who_saved_in_it_only(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".git" / "rebase-merge").mkdir()
+    (project / ".git" / "rebase-merge" / "git-rebase-todo").write_text("exec touch here\n")
+    workspace = Workspace(project)
+    commit = workspace.snapshot().commit
+    shutil.rmtree(project / ".git" / "rebase-merge")
+    with monkeypatch.context() as another:
+        another.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+        with pytest.raises(RestoreFailed, match="not by you"):
+            workspace.restore(commit, move_head=True)
+    workspace.restore(commit, move_head=True)
+    assert (project / ".git" / "rebase-merge" / "git-rebase-todo").exists()
+
+
 # Packs that unpack to more than anybody has room for --------------------------------------------------
 
 

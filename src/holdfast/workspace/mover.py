@@ -16,17 +16,20 @@ from typing import Final
 
 from holdfast.durable import sync_directory
 from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
+from holdfast.workspace.paths import split
 from holdfast.workspace.position import (
     FLAGGED,
     OPERATION_FOLDERS,
     Extra,
     Position,
     copy_objects,
+    is_strange,
     operation_files,
     read_extra,
 )
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.repository import Repository
+from holdfast.workspace.trees import leads_elsewhere
 
 _BACKUPS: Final = "refs/holdfast"
 _FRESH: Final = "holdfast-index"
@@ -59,7 +62,14 @@ class Mover:
 
     def check(self) -> None:
         """Refuse before anything is touched: a lock held, a commit gone, a branch used elsewhere."""
-        read_extra(self._store, self._position)
+        extra = read_extra(self._store, self._position)
+        if is_strange(self._position, extra):
+            raise RestoreFailed(
+                "the snapshot was taken in the middle of a rebase, or of picking commits, and not by you "
+                "on this machine: what was still to be done may run programs. Nothing was changed; "
+                "restore the files alone, without move_head"
+            )
+        self._check_index(extra.index)
         for name in ("index.lock", "HEAD.lock"):
             if (self._repository.git_dir / name).exists():
                 raise WorkspaceBusy(
@@ -80,6 +90,25 @@ class Mover:
                 f"{branch.removeprefix('refs/heads/')} is checked out in another worktree. Nothing "
                 "was changed; restore the files alone, without move_head"
             )
+
+    def _check_index(self, saved: bytes | None) -> None:
+        """Refuse an index with names that lead elsewhere: git writes them out as it finds them."""
+        if saved is None:
+            return
+        with self._store.aside() as aside:
+            index = Path(aside, "index").absolute()
+            index.write_bytes(saved)
+            try:
+                names = split(self._git.run("ls-files", "-z", index=index))
+            except WorkspaceError as error:
+                raise SnapshotCorrupt(
+                    f"the snapshot's index cannot be read: {error}. Nothing was changed"
+                ) from error
+        for name in names:
+            if leads_elsewhere(name):
+                raise SnapshotCorrupt(
+                    f"the snapshot's index has a path that none may have: {name!r}"
+                )
 
     def preview(self) -> Move:
         """Tell what `move` would do."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from holdfast.errors import SnapshotCorrupt
+from holdfast.trust import is_known_position, remember_position
 from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
 from holdfast.workspace.paths import lines
@@ -109,6 +110,12 @@ def read_extra(store: PrivateStore, position: Position) -> Extra:
     return Extra(index, notes, staged)
 
 
+def is_strange(position: Position, extra: Extra) -> bool:
+    """Whether git would go on with what somebody else had begun: it may be told to run programs then."""
+    begun = any(name.partition("/")[0] in OPERATION_FOLDERS for name in extra.notes)
+    return begun and (position.extra is None or not is_known_position(position.extra))
+
+
 def capture_position(
     store: PrivateStore,
     repository: Repository,
@@ -152,6 +159,8 @@ def capture_position(
     tree = git.run("mktree", stdin="\n".join([*listed, ""]).encode(), deadline=deadline)
     commit = store.commit(tree.decode().strip(), b"position\n", deadline=deadline)
     note["position_mark"] = mark
+    if any(path.parts[0] in OPERATION_FOLDERS for path in notes):
+        remember_position(commit)
     return commit
 
 

@@ -63,15 +63,18 @@ def check_path(path: str) -> None:
 
     Git itself stores no such names, but a snapshot may come from another machine.
     """
-    parts = path.split("/")
     if (
-        not _FORBIDDEN.isdisjoint(parts)
-        or is_git_name(path)
-        or parts[0] == AGENTS_DIR
+        leads_elsewhere(path)
+        or path.split("/")[0] == AGENTS_DIR
         or "\0" in path
         or not _is_name(path)
     ):
         raise SnapshotCorrupt(f"the snapshot holds a path that no snapshot may hold: {path!r}")
+
+
+def leads_elsewhere(path: str) -> bool:
+    """Whether a path leads out of the project, or into a repository's own directory."""
+    return not _FORBIDDEN.isdisjoint(path.split("/")) or is_git_name(path)
 
 
 def _is_name(path: str) -> bool:
