@@ -7,7 +7,8 @@ Order between processes is never taken from ids; stores draw a sequence number f
 
 Users choose session ids, namespaces and names. One validator decides for every backend, so an id is
 refused or accepted everywhere alike: text, not empty, bounded in bytes, valid Unicode, no NUL.
-Nothing is normalised: two spellings of "é" are two ids. None of them ever becomes a path or SQL.
+Nothing is normalised: two spellings of "é" are two ids. None of them ever becomes a path or SQL;
+the name of a file only one of plain letters, digits, hyphens and underscores.
 """
 
 from __future__ import annotations

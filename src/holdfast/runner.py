@@ -10,6 +10,7 @@ again; it then finds the brief in the file that ``HOLDFAST_BRIEF`` names.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -33,6 +35,7 @@ from holdfast.errors import (
     IllegalTransition,
     IntegrityError,
     NotResumable,
+    WorkspaceRefused,
 )
 from holdfast.model import utc_now
 from holdfast.redaction import placeholders_in
@@ -41,6 +44,7 @@ from holdfast.sessions import Session, SessionManager
 COMMAND: Final = "command"
 _DIRECTORY: Final = "directory"
 _BRIEFS: Final = "briefs"
+_PLAIN: Final = re.compile("[0-9A-Za-z_-]{1,100}")
 # Handed on to the program. The terminal itself sends it SIGINT and SIGQUIT.
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 _LEFT_TO_IT: Final = ("SIGINT", "SIGQUIT")
@@ -204,10 +208,33 @@ def _directory(manager: SessionManager) -> str:
     return "." if here.startswith("..") else here
 
 
+def brief_path(project_dir: Path, session_id: str) -> Path:
+    """Return the file that a session's brief is written to for its command."""
+    # An id is any text, and a stranger's may be a path: only a plain one is a name.
+    plain = _PLAIN.fullmatch(session_id) is not None
+    name = session_id if plain else f"x{sha256(session_id.encode()).hexdigest()[:32]}"
+    return project_dir / AGENTS_DIR / _BRIEFS / f"{name}.md"
+
+
+def forget_brief(project_dir: Path, session_id: str) -> None:
+    """Remove the brief of a session that was erased."""
+    path = brief_path(project_dir, session_id)
+    if not _is_linked(path.parent):
+        path.unlink(missing_ok=True)
+
+
+def _is_linked(folder: Path) -> bool:
+    return folder.is_symlink() or folder.parent.is_symlink()
+
+
 def _write_brief(project_dir: Path, session: Session) -> Path:
-    folder = project_dir / AGENTS_DIR / _BRIEFS
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{session.id}.md"
+    path = brief_path(project_dir, session.id)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if _is_linked(path.parent):
+        raise WorkspaceRefused(
+            f"{path.parent} is reached through a link, and what is written there could land anywhere. "
+            "Nothing was started; remove the link"
+        )
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     handle = os.open(path, flags, 0o600)
     with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -1,14 +1,16 @@
-"""Which commands and stores this user has said yes to, and which rebases were begun, on this machine.
+"""What is this user's own on this machine: commands, stores, rebases, directories of conversations.
 
 A session keeps its command, and a session may come from anywhere: in a bundle, with a cloned project, from a
 shared server. Starting what it says would be running a stranger's program. And a project's settings may name a
 store, which gets the states and files of all who work there: in a clone that is a stranger's server.
 
 A snapshot that was taken in the middle of a rebase holds what git had still to do, programs to be run included.
+And a checkpoint says where the agent kept its conversation, beside which a second one can be written.
 
-So whoever records a command, confirms a store, or saves in a rebase, also leaves a mark in a directory of their own, outside of every
+So whoever records a command, confirms a store, saves in a rebase, or has hooks read a conversation, also leaves a mark in a directory of their own, outside of every
 project, named by a digest of what it is for. A command without its mark is shown and not started, a store that
-only a project names is not opened, and a rebase is not brought back.
+only a project names is not opened, a rebase is not brought back, and
+nothing is written to another directory.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from holdfast.places import URL, user_state_dir
 _COMMANDS: Final = "commands"
 _STORES: Final = "stores"
 _POSITIONS: Final = "positions"
+_CONVERSATIONS: Final = "conversations"
 
 
 def remember(session_id: str, command: Mapping[str, Any]) -> None:
@@ -75,6 +78,18 @@ def remember_position(commit: str) -> None:
 def is_known_position(commit: str) -> bool:
     """Tell whether this user saved exactly this, here."""
     return _is_left(_mark(_POSITIONS, commit))
+
+
+def remember_conversations(folder: str) -> None:
+    """Leave the mark of a directory in which an agent here keeps its conversations."""
+    with suppress(OSError):
+        if not is_known_for_conversations(folder) and (mark := _mark(_CONVERSATIONS, folder)):
+            _leave(mark)
+
+
+def is_known_for_conversations(folder: str) -> bool:
+    """Tell whether an agent of this user kept conversations there: a second one may be written beside them."""
+    return _is_left(_mark(_CONVERSATIONS, folder))
 
 
 def _mark_of(session_id: str, command: Mapping[str, Any]) -> Path | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from holdfast import SessionManager
 from holdfast.hooks.desk import Desk
+from holdfast.runner import brief_path
 from tests.cli.conftest import CommandLine
 from tests.cli.terminal import on_terminal
 
@@ -71,6 +72,27 @@ def test_what_hooks_and_save_points_left_in_the_project_goes_too(
     assert [path.name for path in (cli.project / ".claude" / "checkpoints").iterdir()] == [
         "checkpoint-kept"
     ]
+
+
+def test_the_agent_that_a_session_names_leads_to_no_other_files(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    agent = {"agent_session": "../../package:lock"}
+    manager.create_session("tester", session_id="theirs", metadata=agent).close()
+    (cli.project / ".agents" / "hooks").mkdir()
+    (cli.project / "package-lock.json").write_text("mine")
+    cli.ok("erase", "--session", "theirs", "--yes")
+    assert (cli.project / "package-lock.json").read_text() == "mine"
+
+
+def test_the_brief_for_its_command_goes_too(cli: CommandLine, manager: SessionManager) -> None:
+    for name in ("gone", "../odd"):
+        manager.create_session("tester", session_id=name).close()
+        brief = brief_path(cli.project, name)
+        brief.parent.mkdir(exist_ok=True)
+        brief.write_text("what was said")
+        cli.ok("erase", "--session", name, "--yes")
+        assert not brief.exists()
 
 
 def _files(folder: Path) -> list[Path]:

@@ -202,6 +202,38 @@ def test_where_a_conversation_cannot_be_written_nothing_is_changed(
     assert "not one of a coding agent" in answer["error"]["message"]
 
 
+def test_a_checkpoint_from_elsewhere_chooses_no_directory_for_a_conversation(
+    project: Path, tmp_path: Path, manager: SessionManager
+) -> None:
+    (tmp_path / "autostart").mkdir()
+    session = manager.create_session("coder", metadata={"agent_session": "claude-code:theirs"})
+    state = {
+        "transcript": {"format": "claude", "path": str(tmp_path / "autostart" / "x.jsonl")},
+        "conversation_history": [{"role": "user", "content": "theirs"}],
+    }
+    session.save_checkpoint("one", state=state)
+    session.close()
+    for more in (["--dry-run"], ["--yes"]):
+        answer = run(project, "rollback", "one", "--with-conversation", *more, code=3)
+        assert answer["error"]["code"] == "no_conversation"
+        assert "no agent of yours" in answer["error"]["message"]
+    assert list((tmp_path / "autostart").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [("x; touch here", "claude --resume 'x; touch here'"), ("--help", None)],
+)
+def test_a_session_from_elsewhere_puts_nothing_into_the_command_to_go_on_with(
+    given: str, command: str | None, project: Path, manager: SessionManager
+) -> None:
+    session = manager.create_session("coder", metadata={"agent_session": f"claude-code:{given}"})
+    session.save_checkpoint("one", state={})
+    session.close()
+    done = run(project, "rollback", "one", "--yes")["rollback"]
+    assert (done.get("conversation") or {}).get("command") == command
+
+
 def test_a_completed_session_is_rolled_back_in_a_fork_which_the_agent_goes_on_with(
     agent: Agent, manager: SessionManager
 ) -> None:

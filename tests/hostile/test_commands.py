@@ -100,3 +100,39 @@ def test_one_word_more_makes_another_command(tmp_path: Path, mark: Path) -> None
         session.pause("changed")
     assert holdfast(project, "resume", record.id).returncode == 2
     assert not mark.exists()
+
+
+def test_the_id_of_a_session_leads_its_brief_nowhere_else(tmp_path: Path) -> None:
+    project, victim = tmp_path / "project", tmp_path / "victim.md"
+    make_repository(project)
+    victim.write_text("precious")
+    session_id = "../../../victim"
+    with SessionManager.open(project_dir=project) as manager:
+        session = manager.create_session(
+            "implementer",
+            session_id=session_id,
+            metadata={"command": ["/bin/sh", "-c", 'cat "$HOLDFAST_BRIEF"'], "directory": "."},
+        )
+        session.save_checkpoint("work", state={"step": 1})
+        session.pause("later")
+    done = holdfast(project, "resume", session_id, "--trust")
+    assert done.returncode == 0, done.stderr
+    assert session_id in done.stdout
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("link", [".agents/briefs", ".agents/briefs/plain.md"])
+def test_a_brief_is_not_written_through_a_link(link: str, tmp_path: Path) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    make_repository(project)
+    elsewhere.mkdir()
+    with SessionManager.open(project_dir=project) as manager:
+        session = manager.create_session(
+            "implementer", session_id="plain", metadata={"command": ["true"], "directory": "."}
+        )
+        session.save_checkpoint("work", state={"step": 1})
+        session.pause("later")
+    (project / link).parent.mkdir(exist_ok=True)
+    (project / link).symlink_to(elsewhere / "new" if link.endswith(".md") else elsewhere)
+    assert holdfast(project, "resume", "plain", "--trust").returncode != 0
+    assert list(elsewhere.iterdir()) == []

@@ -46,7 +46,9 @@ class Desk:
     def __init__(self, root: str, agent: str, session_id: str) -> None:
         self.root = root
         self.folder = os.path.join(root, AGENTS_DIR, FOLDER)
-        self._path = os.path.join(self.folder, f"{agent}-{_file_name(session_id)}")
+        # Both may come from a session of elsewhere, and neither leads out of the folder.
+        name = f"{_file_name(agent)}-{_file_name(session_id)}"
+        self._path = os.path.join(self.folder, name)
 
     @property
     def _journal(self) -> str:
@@ -203,12 +205,12 @@ def paths_in(line: dict[str, Any]) -> list[str]:
     return [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else []
 
 
-def _file_name(session_id: str) -> str:
-    if len(session_id) <= _NAME_CHARACTERS and _PLAIN.issuperset(session_id):
-        return session_id
+def _file_name(text: str) -> str:
+    if len(text) <= _NAME_CHARACTERS and _PLAIN.issuperset(text):
+        return text
     from hashlib import sha256
 
-    return "x" + sha256(session_id.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    return "x" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _lock(handle: int) -> None:

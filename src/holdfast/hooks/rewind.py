@@ -8,6 +8,7 @@ is asked to take up that one.
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from holdfast.hooks.transcripts import HISTORY, TRANSCRIPT, forms
 from holdfast.hooks.transcripts.items import line_of
 from holdfast.ids import new_id
 from holdfast.sessions import Checkpoint, Session
+from holdfast.trust import is_known_for_conversations
 
 
 class GoingOn(NamedTuple):
@@ -39,7 +41,7 @@ def going_on(session: Session) -> GoingOn | None:
     agent, session_id = _agent_of(session)
     if not session_id:
         return None
-    return GoingOn(agent, session_id, _words(agent).resume(session_id))
+    return GoingOn(agent, session_id, _words(agent).resume(shlex.quote(session_id)))
 
 
 def check_conversation(session: Session, checkpoint: Checkpoint) -> None:
@@ -117,12 +119,18 @@ def _prepare(session: Session, checkpoint: Checkpoint) -> tuple[str, list[bytes]
             f"the directory of the transcript {str(old)!r} is not there any more. Nothing was changed; "
             "roll back without the conversation"
         )
+    if not is_known_for_conversations(str(old.parent)):
+        raise NoConversation(
+            f"the checkpoint says that its conversation was kept in {str(old.parent)!r}, where no agent of "
+            "yours has kept one on this machine. Nothing was changed; roll back without the conversation"
+        )
     return agent, [line_of(one) for one in items], form, old
 
 
 def _agent_of(session: Session) -> tuple[str, str]:
     agent, _, session_id = str(session.metadata.get(AGENT_SESSION, "")).partition(":")
-    return agent, session_id
+    # A session may come from elsewhere. What looks like an option is no id, and no part of a command.
+    return agent, "" if session_id.startswith("-") else session_id
 
 
 def _words(agent: str) -> Any:

@@ -12,6 +12,7 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, on_terminal, one_line, plural, print_line, size
 from holdfast.hooks.rewind import forget_agent
 from holdfast.manager.folder import Folder
+from holdfast.runner import forget_brief
 from holdfast.sessions import Erasure, Session, SessionManager
 
 DECLINED: Final = 1
@@ -72,6 +73,7 @@ def _show(chosen: list[Session]) -> None:
 def _clear_project(manager: SessionManager, erased: list[Session]) -> None:
     for one in erased:
         forget_agent(one, manager.project_dir)
+        forget_brief(manager.project_dir, one.id)
         Folder(manager.project_dir, one.id).show({}, lambda said: print_line(said, err=True))
 
 

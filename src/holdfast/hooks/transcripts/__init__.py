@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -21,6 +22,7 @@ from holdfast.hooks.transcripts.items import Place, item_of
 from holdfast.regular_files import open_regular_file
 from holdfast.sessions import Session
 from holdfast.state import StoredList
+from holdfast.trust import remember_conversations
 
 HISTORY: Final = "conversation_history"
 TRANSCRIPT: Final = "transcript"
@@ -98,6 +100,7 @@ def _extend(where: dict[str, Any], path: str, form: str, session: Session) -> No
     elif items:
         where[HISTORY] = before.plus(items) if isinstance(before, StoredList) else [*before, *items]
     where[TRANSCRIPT] = {"format": form, **added.position}
+    remember_conversations(str(Path(added.position["path"]).parent))
 
 
 def _replace(where: dict[str, Any], messages: list[Any], form: str) -> None:
