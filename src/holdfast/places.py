@@ -15,6 +15,8 @@ CONFIG_FILE = "holdfast.toml"
 URL = "HOLDFAST_URL"
 TENANT = "HOLDFAST_TENANT"
 
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+_NAME_CHARACTERS = 100
 _MARKS = (f"{AGENTS_DIR}/{DATABASE}", f"{AGENTS_DIR}/{CONFIG_FILE}", ".git")
 
 
@@ -32,6 +34,18 @@ def find_marked(start: str) -> str | None:
         if above == here:
             return None
         here = above
+
+
+def file_name(text: str) -> str:
+    """Return the name of a file for any text: the text itself where it is plain, else a digest of it.
+
+    An id may come from elsewhere, and then be a path.
+    """
+    if 0 < len(text) <= _NAME_CHARACTERS and _PLAIN.issuperset(text):
+        return text
+    from hashlib import sha256
+
+    return "x" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def stated_store() -> tuple[str | None, str | None]:

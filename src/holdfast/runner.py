@@ -10,7 +10,6 @@ again; it then finds the brief in the file that ``HOLDFAST_BRIEF`` names.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -38,13 +36,13 @@ from holdfast.errors import (
     WorkspaceRefused,
 )
 from holdfast.model import utc_now
+from holdfast.places import file_name
 from holdfast.redaction import placeholders_in
 from holdfast.sessions import Session, SessionManager
 
 COMMAND: Final = "command"
 _DIRECTORY: Final = "directory"
 _BRIEFS: Final = "briefs"
-_PLAIN: Final = re.compile("[0-9A-Za-z_-]{1,100}")
 # Handed on to the program. The terminal itself sends it SIGINT and SIGQUIT.
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 _LEFT_TO_IT: Final = ("SIGINT", "SIGQUIT")
@@ -210,10 +208,7 @@ def _directory(manager: SessionManager) -> str:
 
 def brief_path(project_dir: Path, session_id: str) -> Path:
     """Return the file that a session's brief is written to for its command."""
-    # An id is any text, and a stranger's may be a path: only a plain one is a name.
-    plain = _PLAIN.fullmatch(session_id) is not None
-    name = session_id if plain else f"x{sha256(session_id.encode()).hexdigest()[:32]}"
-    return project_dir / AGENTS_DIR / _BRIEFS / f"{name}.md"
+    return project_dir / AGENTS_DIR / _BRIEFS / f"{file_name(session_id)}.md"
 
 
 def forget_brief(project_dir: Path, session_id: str) -> None:

@@ -1,16 +1,18 @@
 """What is this user's own on this machine: commands, stores, rebases, directories of conversations.
 
-A session keeps its command, and a session may come from anywhere: in a bundle, with a cloned project, from a
-shared server. Starting what it says would be running a stranger's program. And a project's settings may name a
-store, which gets the states and files of all who work there: in a clone that is a stranger's server.
+A session may come from anywhere: in a bundle, with a cloned project, from a shared server. What it says must not
+be done without a look:
 
-A snapshot that was taken in the middle of a rebase holds what git had still to do, programs to be run included.
-And a checkpoint says where the agent kept its conversation, beside which a second one can be written.
+- It keeps its command. Starting that would be running a stranger's program.
+- A project's settings may name a store, which gets the states and files of all who work there. In a clone that is
+  a stranger's server.
+- A snapshot from the middle of a rebase holds what git had still to do, programs to be run included.
+- A checkpoint says where the agent kept its conversation, beside which a second one can be written.
 
-So whoever records a command, confirms a store, saves in a rebase, or has hooks read a conversation, also leaves a mark in a directory of their own, outside of every
-project, named by a digest of what it is for. A command without its mark is shown and not started, a store that
-only a project names is not opened, a rebase is not brought back, and
-nothing is written to another directory.
+So whoever records a command, confirms a store, saves in a rebase or has hooks read a conversation also leaves a
+mark in a directory of their own, outside of every project, named by a digest of what it is for. A command without
+its mark is shown and not started, a store that only a project names is not opened, a rebase is not brought back,
+and no conversation is written.
 """
 
 from __future__ import annotations

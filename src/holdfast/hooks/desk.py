@@ -14,7 +14,7 @@ import os
 import time
 
 from holdfast.hooks.reading import loads
-from holdfast.places import AGENTS_DIR
+from holdfast.places import AGENTS_DIR, file_name
 from holdfast.regular_files import read_small_file
 
 TYPE_CHECKING = False
@@ -27,8 +27,6 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 FOLDER = "hooks"
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-_NAME_CHARACTERS = 100
 _JOURNAL_BYTES = 4 * 1024 * 1024
 _STALE_SECONDS = 30 * 24 * 3600
 # The line that is written most often, without a need to import what writes JSON.
@@ -47,7 +45,7 @@ class Desk:
         self.root = root
         self.folder = os.path.join(root, AGENTS_DIR, FOLDER)
         # Both may come from a session of elsewhere, and neither leads out of the folder.
-        name = f"{_file_name(agent)}-{_file_name(session_id)}"
+        name = f"{file_name(agent)}-{file_name(session_id)}"
         self._path = os.path.join(self.folder, name)
 
     @property
@@ -203,14 +201,6 @@ def paths_in(line: dict[str, Any]) -> list[str]:
     """Return the paths that a line of the journal tells of."""
     paths = line.get("paths")
     return [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else []
-
-
-def _file_name(text: str) -> str:
-    if len(text) <= _NAME_CHARACTERS and _PLAIN.issuperset(text):
-        return text
-    from hashlib import sha256
-
-    return "x" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _lock(handle: int) -> None:
