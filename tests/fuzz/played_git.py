@@ -62,6 +62,8 @@ class _PlayedGit:
     def run(self, *_: object, **__: object) -> bytes:
         return self._said
 
+    listed = run
+
     def start(self, *_: str, stdin: Any = None, **__: object) -> _Process:
         if self._objects is None or stdin is None:
             return _Process(self._said)

@@ -23,6 +23,7 @@ from holdfast.errors import (
     WorkspaceRefused,
     WorkspaceUnavailable,
 )
+from holdfast.workspace import process
 from holdfast.workspace.base import MB
 from holdfast.workspace.details import Details
 from tests.workspace.pictures import (
@@ -672,6 +673,35 @@ def test_directories_that_stand_in_each_other_over_and_over_are_refused(
     with pytest.raises(SnapshotCorrupt, match="over and over"):
         arrive(workspace, way, commit, pack)
     assert commit not in workspace.snapshots()
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"), [("_MOST_LISTED", 10_000), ("_LIST_ROOM", {"GIT_ALLOC_LIMIT": "200000"})]
+)
+def test_a_list_of_files_without_an_end_is_given_up(
+    name: str, bound: object, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot().commit
+    store = workspace.store_dir
+    inside, kind = git(store, "hash-object", "-w", "--stdin", stdin=b"x"), "100644 blob"
+    for _ in range(3):
+        listed = "".join(f"{kind} {inside}\t{one}\n" for one in range(30))
+        inside, kind = git(store, "mktree", stdin=listed.encode()), "040000 tree"
+    commit = git(store, "commit-tree", inside, stdin=Details().to_message())
+    assert len(workspace.files(commit)) == 27_000
+    monkeypatch.setattr(process, name, bound)
+    looks: list[Callable[[], object]] = [
+        lambda: workspace.count_changes([(saved, commit)]),
+        lambda: workspace.diff(saved, commit),
+        lambda: workspace.diff_text(saved, commit),
+        lambda: workspace.restore(commit, dry_run=True),
+    ]
+    if name == "_MOST_LISTED":
+        looks += [lambda: workspace.files(commit), lambda: workspace.list_files(commit)]
+    for look in looks:
+        with pytest.raises(SnapshotCorrupt, match="more files than any project"):
+            look()
 
 
 def test_details_that_are_too_large_are_not_read(project: Path) -> None:

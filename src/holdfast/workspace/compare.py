@@ -21,7 +21,7 @@ def raw_changes(
     store: PrivateStore, old: str, new: str, paths: Sequence[str] = (), *, folders: bool = False
 ) -> list[Change]:
     """Return the paths that differ; with ``folders`` the directories on the way to them too."""
-    out = store.git.run(
+    out = store.git.listed(
         "diff-tree", "-r", *(("-t",) if folders else ()), "-z", "--raw", "--no-renames",
         "--no-abbrev", old, new, "--", *_pathspecs(paths),
     )  # fmt: skip
@@ -61,7 +61,7 @@ def count_between(store: PrivateStore, pairs: Sequence[tuple[str, str]]) -> list
     asked = [b"%s %s\n" % (trees[old], trees[new]) for old, new in pairs]
     if not asked:
         return []
-    out = store.git.run(
+    out = store.git.listed(
         "diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", stdin=b"".join(asked)
     )
     counts = []

@@ -155,7 +155,7 @@ class PrivateStore:
 
     def entries(self, tree: str, paths: Iterable[str] = ()) -> dict[str, Entry]:
         """Return the files of a tree by path."""
-        out = self.git.run("ls-tree", "-r", "-z", "--full-tree", "--", tree, *paths)
+        out = self.git.listed("ls-tree", "-r", "-z", "--full-tree", "--", tree, *paths)
         found = {}
         for line in split(out):
             mode, _, rest = line.partition(" ")
@@ -166,7 +166,7 @@ class PrivateStore:
 
     def sized_entries(self, tree: str) -> dict[str, tuple[Entry, int]]:
         """Return the files of a tree by path, each with its size: slower, for people to look at."""
-        out = self.git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree)
+        out = self.git.listed("ls-tree", "-r", "-z", "-l", "--full-tree", tree)
         found = {}
         with understood("ls-tree"):
             for line in split(out):
@@ -188,9 +188,8 @@ class PrivateStore:
     def folders(self, tree: str, paths: Sequence[str] | None = None) -> set[str]:
         """Return the directories of a tree; with ``paths`` only those among them."""
         if paths is None:
-            return set(
-                split(self.git.run("ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", tree))
-            )
+            every = ("ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", tree)
+            return set(split(self.git.listed(*every)))
         found: set[str] = set()
         for some in batches(paths):
             out = self.git.run(

@@ -17,9 +17,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Final
+from tempfile import TemporaryFile
+from typing import IO, Final, cast
 
-from holdfast.errors import HoldfastError, WorkspaceFull, WorkspaceTimeout, WorkspaceUnavailable
+from holdfast.errors import (
+    HoldfastError,
+    SnapshotCorrupt,
+    WorkspaceFull,
+    WorkspaceTimeout,
+    WorkspaceUnavailable,
+)
 from holdfast.workspace.environment import inherited, variables_for
 
 # Open files that every git of this context holds too. A lock on one of them lasts until the last git has
@@ -28,6 +35,12 @@ HELD: Final[ContextVar[tuple[int, ...]]] = ContextVar("held", default=())
 # What the system ends a process with that lets a file grow beyond its limit; not on Windows.
 _TOO_LARGE: Final = getattr(signal, "SIGXFSZ", 0)
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# What git prints of two million files.
+_MOST_LISTED: Final = 256 * 1024 * 1024
+_READ: Final = 1 << 20
+# Git compares two snapshots to the end before it prints anything; this is its list of so many files.
+_LIST_ROOM: Final = {"GIT_ALLOC_LIMIT": str(32 * 1024 * 1024)}
+_NO_ROOM_TO_LIST: Final = b" over limit "
 _FULL: Final = (
     "No space left on device",
     "Out of diskspace",
@@ -109,6 +122,36 @@ class Git:
         process = self.start(*arguments, index=index, cwd=cwd, variables=variables)
         return finish(process, arguments, stdin=stdin, ok=ok, deadline=deadline or Deadline())
 
+    def listed(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        """Run a command that lists the files of snapshots, and return what it printed.
+
+        A few objects of a stranger's can name files without an end. Raises `SnapshotCorrupt` for a
+        list that is longer than that of any project.
+        """
+        with TemporaryFile() as asked, TemporaryFile() as said:
+            asked.write(stdin)
+            asked.seek(0)
+            process = self.start(*arguments, variables=_LIST_ROOM, stdin=asked, stderr=said)
+            out = bytearray()
+            try:
+                with cast("IO[bytes]", process.stdout) as answer:
+                    while len(out) <= _MOST_LISTED and (part := answer.read(_READ)):
+                        out += part
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                # It ends by itself where nobody reads on.
+                process.wait()
+            said.seek(0)
+            err = said.read()
+            if len(out) > _MOST_LISTED or _NO_ROOM_TO_LIST in err:
+                raise SnapshotCorrupt(
+                    "the snapshot holds more files than any project does, so it is not one of a project"
+                )
+            _check_end(process, arguments, err, ok=(0,))
+        return bytes(out)
+
     def start(
         self,
         *arguments: str,
@@ -116,6 +159,7 @@ class Git:
         cwd: Path | None = None,
         variables: Mapping[str, str] | None = None,
         stdin: int | IO[bytes] = subprocess.PIPE,
+        stderr: int | IO[bytes] = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         """Start a command; `finish` waits for it."""
         env = inherited() | self._variables
@@ -128,7 +172,7 @@ class Git:
                 cwd=cwd or self.work_tree or self.git_dir,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=stderr,
                 pass_fds=HELD.get(),
             )
         except (OSError, ValueError) as error:
@@ -178,10 +222,17 @@ def finish_heard(
         process.kill()
         process.communicate()
         raise
+    _check_end(process, arguments, err, ok=ok)
+    return out, err
+
+
+def _check_end(
+    process: subprocess.Popen[bytes], arguments: Iterable[str], err: bytes, *, ok: Iterable[int]
+) -> None:
+    """Raise unless a command ended as it should."""
     if process.returncode not in tuple(ok):
         said = err.decode("utf-8", "backslashreplace").strip()
         what = f"git {next(iter(arguments), '')} failed ({process.returncode}): {said}"
         if process.returncode == -_TOO_LARGE or any(sign in said for sign in _FULL):
             raise WorkspaceFull(f"no room for the project's files; nothing was changed. {what}")
         raise WorkspaceUnavailable(what)
-    return out, err
