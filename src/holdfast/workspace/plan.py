@@ -134,7 +134,8 @@ def make_plan(
     difference = checked_difference(store, now.tree, target.tree)
     changes = [one for one in difference.files if within(one.path, paths)]
     gone = [one.path for one in changes if one.kind == "deleted"]
-    hollow = [path for path in now.details.empty if path not in set(target.details.empty)]
+    empty_there = set(target.details.empty)
+    hollow = [path for path in now.details.empty if path not in empty_there]
     try:
         ignored = _ignored_by(store, target, gone, hollow) if gone or hollow else set()
     except OSError as error:

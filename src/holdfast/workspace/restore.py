@@ -36,6 +36,7 @@ from holdfast.workspace.files import LINK
 from holdfast.workspace.journal import JOURNAL, Journal
 from holdfast.workspace.lengths import is_link_target
 from holdfast.workspace.mover import Move, Mover, forget_announcement
+from holdfast.workspace.paths import folders_of
 from holdfast.workspace.plan import Keep, Plan, Side, make_plan
 from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
@@ -403,10 +404,10 @@ def _position(side: Side) -> Position | None:
 def _folders(plan: Plan) -> tuple[Change, ...]:
     """Return the empty directories that come and go by themselves, with no file in them."""
     old, new = set(plan.empty_old), set(plan.empty_new)
-    filled = {one.path for one in plan.changes if one.kind == "added"}
-    emptied = {one.path for one in plan.changes if one.kind == "deleted"}
-    gone = [one for one in old - new if not any(path.startswith(f"{one}/") for path in filled)]
-    come = [one for one in new - old if not any(path.startswith(f"{one}/") for path in emptied)]
+    filled = folders_of(one.path for one in plan.changes if one.kind == "added")
+    emptied = folders_of(one.path for one in plan.changes if one.kind == "deleted")
+    gone = [one for one in old - new if one not in filled]
+    come = [one for one in new - old if one not in emptied]
     found = [*(Change(one, "deleted") for one in gone), *(Change(one, "added") for one in come)]
     return tuple(sorted(found, key=lambda one: one.path))
 
