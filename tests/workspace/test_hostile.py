@@ -605,6 +605,44 @@ def test_a_rebase_comes_back_for_the_user_who_saved_in_it_only(
     assert (project / ".git" / "rebase-merge" / "git-rebase-todo").exists()
 
 
+def test_links_among_the_notes_of_git_are_neither_read_nor_written_through(
+    project: Path, tmp_path: Path
+) -> None:
+    secrets, own = tmp_path / "secrets", project / ".git"
+    (secrets / "deep").mkdir(parents=True)
+    for name in ("key", "MERGE_MSG", "git-rebase-todo", "deep/x"):
+        (secrets / name).write_text("precious")
+    before = picture(secrets)
+    notes = {
+        "MERGE_MSG": "ours",
+        "rebase-merge/git-rebase-todo": "ours",
+        "sequencer/deep/x": "ours",
+    }
+    for name, text in notes.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text(text)
+    workspace = Workspace(project)
+    saved = workspace.snapshot().commit
+    for folder in ("rebase-merge", "sequencer"):
+        shutil.rmtree(own / folder)
+    (own / "MERGE_MSG").unlink()
+    (own / "MERGE_MSG").symlink_to(secrets / "MERGE_MSG")
+    (own / "SQUASH_MSG").symlink_to(secrets / "key")
+    (own / "rebase-merge").symlink_to(secrets)
+    (own / "sequencer").mkdir()
+    (own / "sequencer" / "deep").symlink_to(secrets / "deep")
+    (own / "holdfast-move").symlink_to(secrets / "key")
+
+    taken = workspace.snapshot().commit
+    reachable = git(workspace.store_dir, "rev-list", "--objects", taken)
+    for name in ("SQUASH_MSG", "MERGE_MSG", "key"):
+        assert name not in reachable
+    workspace.restore(saved, move_head=True)
+    assert picture(secrets) == before
+    for name, text in notes.items():
+        assert (own / name).read_text() == text
+
+
 # Packs that unpack to more than anybody has room for --------------------------------------------------
 
 

@@ -117,7 +117,10 @@ class Mover:
 
     def announce(self, mark: str) -> None:
         """Leave word in the repository, for good, that a restore is going to move it."""
-        with (self._repository.git_dir / _TOKEN).open("w") as file:
+        token = self._repository.git_dir / _TOKEN
+        # A link in its place would lead to anybody's file.
+        token.unlink(missing_ok=True)
+        with token.open("x") as file:
             file.write(mark)
             file.flush()
             os.fsync(file.fileno())
@@ -344,6 +347,9 @@ class Mover:
                 (self._repository.git_dir / path).unlink()
         for name, data in wanted.items():
             target = self._repository.git_dir / name
+            for above in (*reversed(Path(name).parents), Path(name)):
+                if (self._repository.git_dir / above).is_symlink() and above != Path():
+                    (self._repository.git_dir / above).unlink()
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
         for folder in OPERATION_FOLDERS:

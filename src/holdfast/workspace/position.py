@@ -204,11 +204,13 @@ def _is_note(name: str) -> bool:
 
 
 def operation_files(git_dir: Path) -> Iterator[Path]:
-    """Yield the files in which git notes an operation in progress."""
+    """Yield the files in which git notes an operation in progress; what a link leads to is no note."""
     for name in _NOTES:
-        if (git_dir / name).is_file():
+        if (git_dir / name).is_file() and not (git_dir / name).is_symlink():
             yield Path(name)
     for folder in OPERATION_FOLDERS:
+        if (git_dir / folder).is_symlink():
+            continue
         for where, _, names in os.walk(git_dir / folder):
             for name in sorted(names):
                 path = Path(where, name)
