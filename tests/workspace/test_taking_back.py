@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast import Workspace
-from holdfast.errors import RestoreFailed, SnapshotCorrupt
+from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceUnavailable
 from holdfast.workspace import apply, held, plan
 from holdfast.workspace.details import Details
 from holdfast.workspace.restore import Restore
@@ -185,7 +185,7 @@ def test_what_a_file_system_turns_out_not_to_take_is_taken_back(
     monkeypatch.setattr(plan, "first_too_long", lambda *_: None)
     if killed:
         monkeypatch.setattr(Restore, "_revert", lambda *_: None)
-    with pytest.raises((RestoreFailed, OSError)):
+    with pytest.raises((RestoreFailed, WorkspaceUnavailable)):
         workspace.restore(hostile)
     assert (picture(root) == before) is not killed
     assert Workspace(root).recover() is None

@@ -67,8 +67,8 @@ class StoreLocks:
                     "they were"
                 ) from error
             raise WorkspaceUnavailable(
-                f"the snapshots of {self._project} cannot be read or written: {error}. The files are as "
-                "they were"
+                f"the snapshots of {self._project} cannot be read or written: {error}. Nothing is lost: "
+                "remove the cause and try again"
             ) from error
 
     @contextmanager
