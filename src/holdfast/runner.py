@@ -224,12 +224,12 @@ def _is_linked(folder: Path) -> bool:
 
 def _write_brief(project_dir: Path, session: Session) -> Path:
     path = brief_path(project_dir, session.id)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if _is_linked(path.parent):
+    if path.is_symlink() or _is_linked(path.parent):
         raise WorkspaceRefused(
-            f"{path.parent} is reached through a link, and what is written there could land anywhere. "
+            f"{path} is reached through a link, and what is written there could land anywhere. "
             "Nothing was started; remove the link"
         )
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     handle = os.open(path, flags, 0o600)
     with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

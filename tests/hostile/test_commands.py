@@ -121,8 +121,15 @@ def test_the_id_of_a_session_leads_its_brief_nowhere_else(tmp_path: Path) -> Non
     assert victim.read_text() == "precious"
 
 
-@pytest.mark.parametrize("link", [".agents/briefs", ".agents/briefs/plain.md"])
-def test_a_brief_is_not_written_through_a_link(link: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        (".agents/briefs", "elsewhere"),
+        (".agents/briefs", "elsewhere/new"),
+        (".agents/briefs/plain.md", "elsewhere/new"),
+    ],
+)
+def test_a_brief_is_not_written_through_a_link(link: str, target: str, tmp_path: Path) -> None:
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     make_repository(project)
     elsewhere.mkdir()
@@ -133,6 +140,7 @@ def test_a_brief_is_not_written_through_a_link(link: str, tmp_path: Path) -> Non
         session.save_checkpoint("work", state={"step": 1})
         session.pause("later")
     (project / link).parent.mkdir(exist_ok=True)
-    (project / link).symlink_to(elsewhere / "new" if link.endswith(".md") else elsewhere)
-    assert holdfast(project, "resume", "plain", "--trust").returncode != 0
+    (project / link).symlink_to(tmp_path / target)
+    refused = holdfast(project, "resume", "plain", "--trust")
+    assert (refused.returncode, "remove the link" in refused.stderr) == (2, True)
     assert list(elsewhere.iterdir()) == []
