@@ -28,6 +28,7 @@ from holdfast.doctor.locks import (
     look_at_write_lock,
 )
 from holdfast.stores import open_store
+from holdfast.workspace.store_locks import StoreLocks
 from tests.doctor.test_salvage import fill
 
 ON_LINUX = pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="needs a list of locks")
@@ -119,8 +120,9 @@ def test_where_nobody_tells_it_is_another_process(
 def home(tmp_path: Path) -> Path:
     home = tmp_path / "workspace.git"
     (home / "refs" / "snapshots").mkdir(parents=True)
-    for name in ("work.lock", "use.lock"):
-        (home / name).write_bytes(b"0")
+    locks = StoreLocks(home, project=tmp_path)
+    with locks.using(alone=False, seconds=1), locks.working(1):
+        pass
     return home
 
 
@@ -146,9 +148,10 @@ def test_a_lock_that_git_left_is_named_with_its_age(home: Path, name: str) -> No
     assert left.exists()
 
 
-def test_after_a_kill_the_next_save_clears_it_away(home: Path) -> None:
+@pytest.mark.parametrize("said", [b"1", b"0of-an-earlier-boot", b""])
+def test_after_a_kill_or_a_power_cut_the_next_save_clears_it_away(home: Path, said: bytes) -> None:
     (home / "index.lock").touch()
-    (home / "work.lock").write_bytes(b"1")
+    (home / "work.lock").write_bytes(said)
     found = look_at_snapshot_locks(home)
     assert found is not None
     assert found.advice == "the next save clears it away"

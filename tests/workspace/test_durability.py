@@ -155,6 +155,52 @@ def test_very_many_are_synced_at_once(
 # Captures ------------------------------------------------------------------------------------------
 
 
+def test_what_makes_a_store_of_a_directory_is_synced(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(root)
+    synced = Synced(monkeypatch)
+    workspace.snapshot()
+    home = workspace.store_dir
+    assert [one for one in ("config", "HEAD", "", "..") if not synced.has(home / one)] == []
+
+
+def test_snapshots_can_be_read_where_a_power_cut_emptied_what_makes_them_a_store(
+    root: Path,
+) -> None:
+    (root / "f").write_text("then")
+    workspace = Workspace(root)
+    then = workspace.snapshot().commit
+    (root / "f").write_text("now")
+    for name in (
+        "HEAD",
+        "config",
+        "index",
+        "last.json",
+        "info/exclude",
+        "incoming/info/alternates",
+    ):
+        (workspace.store_dir / name).write_bytes(b"")
+    workspace.restore(then)
+    assert (root / "f").read_text() == "then"
+
+
+@pytest.mark.parametrize("said", [b"0of-an-earlier-boot", b""])
+def test_what_a_power_cut_left_of_a_save_is_not_in_the_way_of_the_next(
+    root: Path, said: bytes
+) -> None:
+    workspace = Workspace(root)
+    workspace.snapshot()
+    home = workspace.store_dir
+    (home / "work.lock").write_bytes(said)
+    left = [home / "refs" / "last.lock", home / "packed-refs.lock", home / "last.json.new"]
+    for path in left:
+        path.touch()
+    (root / "f").write_text("new")
+    workspace.snapshot()
+    assert [path for path in left if path.exists()] == []
+
+
 def test_git_sends_every_object_to_the_disk_and_syncs_the_reference(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

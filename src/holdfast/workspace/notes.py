@@ -63,12 +63,19 @@ def read_bytes(path: Path) -> bytes:
         return b""
 
 
-def write_if_other(path: Path, content: bytes) -> None:
-    """Have a small file say something; a link in its place is replaced."""
+def write_if_other(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Have a small file say something; a link in its place is replaced.
+
+    ``durable`` if it has to outlast a power cut, as soon as its directory is synced.
+    """
     if path.is_symlink() or read_bytes(path) != content:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         # A name of one's own: readers hold no lock.
         fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
         fresh.unlink(missing_ok=True)
-        fresh.write_bytes(content)
+        with fresh.open("xb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(fresh, path)

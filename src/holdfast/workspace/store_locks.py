@@ -1,4 +1,4 @@
-"""Who may use the private store: two locks, and what is tidied up after somebody who was killed.
+"""Who may use the private store: two locks, and what is tidied up after a kill or a power cut.
 
 *Work* is exclusive: one capture, restore or sweep at a time. *Use* is shared by every save from its capture
 until its checkpoint is stored, and exclusive for a sweep: so a sweep never takes a snapshot whose checkpoint
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import WorkspaceBusy, WorkspaceFull, WorkspaceUnavailable
-from holdfast.processes import holders_of
+from holdfast.processes import holders_of, uptime
 from holdfast.workspace.incoming import UNFINISHED
 from holdfast.workspace.process import HELD, NO_ROOM
 from holdfast.workspace.store_settings import secure
@@ -34,8 +34,8 @@ PATIENCE: Final = 60.0
 # How temporary directories of ours begin.
 ASIDE: Final = "aside-"
 _WORK, _USE = "work.lock", "use.lock"
-# What stands in the lock file while its holder is at work, and after it let go in peace.
-_BUSY, _DONE = b"1", b"0"
+# What stands in the lock file while its holder is at work. After it let go in peace, see `_in_peace`.
+_BUSY: Final = b"1"
 _NOT_WRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # The open lock files of this process.
 _HANDLES: Final[set[int]] = set()
@@ -53,13 +53,13 @@ class StoreLocks:
         """Be the only one that captures, restores or sweeps."""
         try:
             with self._locked(_WORK, shared=False, seconds=seconds) as handle:
-                if os.pread(handle, 1, 0) == _BUSY and os.access(self._home, os.W_OK):
+                if not _left_in_peace(handle) and os.access(self._home, os.W_OK):
                     self._tidy_up()
                 with suppress(OSError):
                     os.pwrite(handle, _BUSY, 0)
                 yield
                 with suppress(OSError):
-                    os.pwrite(handle, _DONE, 0)
+                    os.pwrite(handle, _in_peace(), 0)
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise WorkspaceFull(
@@ -130,7 +130,7 @@ class StoreLocks:
                 wait = min(wait * 2, 0.05)
 
     def _tidy_up(self) -> None:
-        """Remove what somebody who was killed left unfinished. Needs the work lock."""
+        """Remove what somebody who was stopped left unfinished. Needs the work lock."""
         for where, folders, names in os.walk(self._home):
             for name in names:
                 mine = name in (_WORK, _USE)
@@ -166,14 +166,27 @@ def look_at_locks(home: Path) -> Standing | None:
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        tidied = os.pread(handle, 1, 0) == _BUSY
-        return Standing(None, (), tuple(_lock_files(home)), tidied)
+        return Standing(None, (), tuple(_lock_files(home)), not _left_in_peace(handle))
     except BlockingIOError:
         # Whoever gets the lock writes into the file at once.
         seconds = max(time.time() - os.fstat(handle).st_mtime, 0.0)
         return Standing(seconds, tuple(holders_of(path)), (), tidied=False)
     finally:
         os.close(handle)
+
+
+def _in_peace() -> bytes:
+    """Return what the last one at work leaves in the lock file.
+
+    Nobody waits until it is on the disk, so after a power cut the file may say what it said before. It is
+    good for this boot only.
+    """
+    return b"0" + uptime().boot.encode()
+
+
+def _left_in_peace(handle: int) -> bool:
+    wanted = _in_peace()
+    return os.pread(handle, len(wanted), 0) == wanted
 
 
 def _lock_files(home: Path) -> Iterator[Path]:

@@ -14,9 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from holdfast.durable import sync_directories
 from holdfast.errors import WorkspaceRefused
 from holdfast.workspace.notes import read_bytes, write_if_other
 
+# Git takes a directory for a store only where this stands; the branch is never made.
+_HEAD: Final = b"ref: refs/heads/none\n"
 # Bytes as they are: no line endings, keywords, encodings or filters, whatever the project asks for.
 _ATTRIBUTES: Final = b"* -text -ident !eol !filter !working-tree-encoding !diff\n"
 _FOLDERS: Final = (
@@ -51,9 +54,11 @@ def make(home: Path, *, sha256: bool) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in ("objects/info", "objects/pack", "refs", "info"):
         (home / folder).mkdir(parents=True, exist_ok=True)
-    write_if_other(home / "config", _config(sha256=sha256))
+    # On the disk before the first snapshot is: without them it could not be read any more.
+    write_if_other(home / "config", _config(sha256=sha256), durable=True)
     # Last, since it is what makes a store of a directory.
-    write_if_other(home / "HEAD", b"ref: refs/heads/none\n")
+    write_if_other(home / "HEAD", _HEAD, durable=True)
+    sync_directories((home, home.parent))
 
 
 def secure(home: Path) -> None:
@@ -68,7 +73,8 @@ def secure(home: Path) -> None:
     # Who may not write there only reads, and what others may read is for its owner to say.
     if stat.S_IMODE(home.stat().st_mode) != 0o700 and os.access(home, os.W_OK):
         os.chmod(home, 0o700)
-    write_if_other(home / "config", _config(sha256=uses_sha256(home)))
+    write_if_other(home / "config", _config(sha256=uses_sha256(home)), durable=True)
+    write_if_other(home / "HEAD", _HEAD, durable=True)
     write_if_other(home / "info" / "attributes", _ATTRIBUTES)
     for name in _FOREIGN:
         # Where nothing can be written, not even what is not there can be removed.
