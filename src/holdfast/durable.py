@@ -1,4 +1,4 @@
-"""Names that outlast a power cut: a file is safe only when its directory knows it for good."""
+"""Files that outlast a power cut: one is safe only when its directory, too, knows it for good."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import Final
 
 _AT_ONCE: Final = 8
+
+
+def sync_file(path: Path) -> None:
+    """Put the content of a file on the disk, whoever wrote it. Raises `OSError` where that fails."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:

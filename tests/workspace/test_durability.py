@@ -16,6 +16,7 @@ from holdfast.workspace.environment import inherited
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.journal import JOURNAL
 from holdfast.workspace.notes import Notes
+from tests.workspace.pictures import commit_all, git, make_repository
 
 
 @pytest.fixture
@@ -201,25 +202,101 @@ def test_what_a_power_cut_left_of_a_save_is_not_in_the_way_of_the_next(
     assert [path for path in left if path.exists()] == []
 
 
+class Traced:
+    """How often each command of git synced in what way, by its own account."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path = path
+        variables = inherited() | {"GIT_TRACE2_EVENT": str(path)}
+        monkeypatch.setattr(process, "inherited", lambda: variables)
+
+    def counted(self) -> dict[tuple[str, str], int]:
+        """Return the counts since this was last asked, by command and way."""
+        commands: dict[str, str] = {}
+        found: dict[tuple[str, str], int] = {}
+        for line in self._path.read_text().splitlines():
+            event = json.loads(line)
+            if event["event"] == "start":
+                commands[event["sid"]] = event["argv"][1]
+            elif event.get("category") == "fsync":
+                key = (commands[event["sid"]], event["key"])
+                found[key] = found.get(key, 0) + int(event["value"])
+        self._path.unlink()
+        return found
+
+
+@pytest.fixture
+def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Traced:
+    return Traced(tmp_path / "trace", monkeypatch)
+
+
 def test_git_sends_every_object_to_the_disk_and_syncs_the_reference(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, traced: Traced
 ) -> None:
-    trace = tmp_path / "trace"
-    variables = inherited() | {"GIT_TRACE2_EVENT": str(trace)}
-    monkeypatch.setattr(process, "inherited", lambda: variables)
     (root / "f").write_text("one")
     Workspace(root).snapshot()
-    commands: dict[str, str] = {}
-    counted: dict[tuple[str, str], int] = {}
-    for line in trace.read_text().splitlines():
-        event = json.loads(line)
-        if event["event"] == "start":
-            commands[event["sid"]] = event["argv"][1]
-        elif event.get("category") == "fsync":
-            counted[commands[event["sid"]], event["key"]] = int(event["value"])
+    counted = traced.counted()
     for command in ("update-index", "write-tree", "commit-tree"):
         assert counted[command, "fsync/writeout-only"] == 1
     assert counted["update-ref", "fsync/hardware-flush"] >= 1
+
+
+def test_told_files_and_their_directories_are_sent_to_the_disk(root: Path, traced: Traced) -> None:
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "b" / "f").write_text("one")
+    workspace = Workspace(root)
+    workspace.snapshot()
+    (root / "a" / "b" / "f").write_text("two")
+    traced.counted()
+    workspace.snapshot(paths=["a/b/f"])
+    counted = traced.counted()
+    assert counted["hash-object", "fsync/writeout-only"] == 4
+    assert counted["commit-tree", "fsync/writeout-only"] == 1
+
+
+def test_what_is_staged_is_sent_to_the_disk(root: Path, traced: Traced) -> None:
+    make_repository(root)
+    (root / "f").write_text("one")
+    git(root, "add", "f")
+    (root / "f").write_text("two")
+    Workspace(root).snapshot()
+    counted = traced.counted()
+    # The staged content; the index as it was, and a directory with both.
+    assert counted["unpack-objects", "fsync/writeout-only"] == 1
+    assert counted["hash-object", "fsync/writeout-only"] == 2
+    assert counted["commit-tree", "fsync/writeout-only"] == 2
+
+
+# Moves ---------------------------------------------------------------------------------------------
+
+
+def test_a_moved_repository_is_synced_before_the_journal_goes(
+    root: Path, at_the_end: list[Any], traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_repository(root)
+    (root / "f").write_text("one")
+    commit_all(root)
+    (root / ".git" / "MERGE_MSG").write_text("half a merge")
+    workspace = Workspace(root)
+    then = workspace.snapshot().commit
+    (root / ".git" / "MERGE_MSG").unlink()
+    git(root, "checkout", "-q", "-b", "other")
+    git(root, "commit", "-q", "--allow-empty", "-m", "two")
+    synced = Synced(monkeypatch)
+    traced.counted()
+
+    def check() -> None:
+        wanted = ("", "HEAD", "MERGE_MSG", "index", "refs/heads")
+        assert [one for one in wanted if not synced.has(root / ".git" / one)] == []
+
+    at_the_end.append(check)
+    workspace.restore(then, move_head=True)
+    assert git(root, "symbolic-ref", "HEAD") == "refs/heads/main"
+    git(root, "commit", "-q", "--allow-empty", "-m", "three")
+    traced.counted()
+    workspace.restore(then, move_head=True)
+    # The branch, and what keeps the commit that it leaves.
+    assert traced.counted()["update-ref", "fsync/hardware-flush"] >= 2
 
 
 def test_one_sync_waits_for_all_objects_before_the_first_takes_its_place(

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What no call ever wants, whatever repository it is about.
+# What holds for every call, whatever repository it is about.
 _SAFE = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
@@ -22,6 +22,8 @@ _SAFE = {
     "core.untrackedCache": "false",
     "core.splitIndex": "false",
     "core.pager": "cat",
+    # Without this the commands sync next to nothing. An index can be made anew.
+    "core.fsync": "committed,reference",
     "core.quotePath": "false",
     "diff.external": "",
     "gc.auto": "0",
@@ -42,8 +44,6 @@ STORE_SETTINGS = {
     "core.protectNTFS": "false",
     "core.protectHFS": "false",
     "core.logAllRefUpdates": "false",
-    # Without these the commands sync nothing at all. The index can be made anew.
-    "core.fsync": "committed,reference",
     "core.fsyncMethod": "batch",
     "core.compression": "1",
     "pack.compression": "6",

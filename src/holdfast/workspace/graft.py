@@ -15,13 +15,12 @@ from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.base import Entry
 from holdfast.workspace.files import object_name
 from holdfast.workspace.paths import lines
-from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.private_store import TREE, PrivateStore, tree_data
 from holdfast.workspace.process import Deadline
 from holdfast.workspace.watch import Watch, is_there
 
 # The most files worth it.
 MOST: Final = 50
-_TREE: Final = "40000"
 
 # A directory's content: mode and object by name.
 _Folder: TypeAlias = dict[str, tuple[str, str]]
@@ -43,7 +42,7 @@ class Graft:
             return False
         wanted = sorted({folder for path in paths for folder in _above(path)})
         folders = self._store.read_folders(self._tree, wanted)
-        if folders is None or any(self._mode_in(folders, path) == _TREE for path in paths):
+        if folders is None or any(self._mode_in(folders, path) == TREE for path in paths):
             return False
         self._folders = folders
         return True
@@ -111,7 +110,7 @@ def _write(
     store: PrivateStore, folders: dict[str, _Folder], *, id_size: int, deadline: Deadline
 ) -> str | None:
     """Write directories, the deepest first; return the one at the top."""
-    listed = []
+    trees = []
     names = []
     for path in sorted(folders, key=lambda one: -len(_above(f"{one}/x")) if one else 0):
         folder = folders[path]
@@ -119,33 +118,9 @@ def _write(
             parent, _, name = path.rpartition("/")
             folders[parent].pop(name, None)
             continue
-        names.append(_name(folder, id_size))
-        listed.append("".join(_line(name, *entry) for name, entry in folder.items()))
+        trees.append(data := tree_data(folder))
+        names.append(object_name("tree", (data,), len(data), digits=2 * id_size))
         if path:
             parent, _, name = path.rpartition("/")
-            folders[parent][name] = (_TREE, names[-1])
-    out = store.incoming.git.run(
-        # Its entries need not be looked up: they are in the old tree, or were just written.
-        "mktree", "-z", "--batch", "--missing",
-        stdin="\0".join(listed).encode("utf-8", "surrogateescape"), deadline=deadline,
-    )  # fmt: skip
-    return names[-1] if out.decode().split() == names else None
-
-
-def _line(name: str, mode: str, target: str) -> str:
-    kind = "tree" if mode == _TREE else "blob"
-    return f"{mode.zfill(6)} {kind} {target}\t{name}\0"
-
-
-def _name(folder: _Folder, id_size: int) -> str:
-    """Return the name that git is going to give to a directory."""
-    entries = sorted(
-        (
-            (name.encode("utf-8", "surrogateescape"), mode.encode(), bytes.fromhex(target))
-            for name, (mode, target) in folder.items()
-        ),
-        # Directories are in order as if a slash ended their names.
-        key=lambda one: one[0] + b"/" if one[1] == _TREE.encode() else one[0],
-    )
-    data = b"".join(mode + b" " + name + b"\0" + target for name, mode, target in entries)
-    return object_name("tree", (data,), len(data), digits=2 * id_size)
+            folders[parent][name] = (TREE, names[-1])
+    return names[-1] if store.write_trees(trees, deadline=deadline) == names else None

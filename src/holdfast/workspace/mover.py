@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.durable import sync_directory
+from holdfast.durable import sync_directories, sync_directory, sync_file
 from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
 from holdfast.workspace.paths import split
 from holdfast.workspace.position import (
@@ -205,6 +205,7 @@ class Mover:
         finally:
             self.clear_own_lock()
         self._write_notes(extra.notes)
+        self._sync(extra.notes, backup)
         return Move(what, behind, backup)
 
     def _sentence(self) -> str:
@@ -312,8 +313,7 @@ class Mover:
             self._git.run("update-index", "-q", "--refresh", index=fresh, ok=(0, 1))
         else:
             fresh.touch()
-        with fresh.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_file(fresh)
         try:
             # A second name for the same file: after a kill it tells that the lock is ours.
             os.link(fresh, lock)
@@ -354,6 +354,17 @@ class Mover:
             target.write_bytes(data)
         for folder in OPERATION_FOLDERS:
             _remove_empty(self._repository.git_dir / folder)
+
+    def _sync(self, notes: Iterable[str], backup: str | None) -> None:
+        """Wait until the move outlasts a power cut. Git itself syncs references, but not where HEAD leads."""
+        git_dir, common_dir = self._repository.git_dir, self._repository.common_dir
+        files = [git_dir / name for name in ("HEAD", *notes)]
+        for file in files:
+            sync_file(file)
+        references = (Path(name) for name in (self._position.branch, backup) if name is not None)
+        folders = {common_dir / folder for name in references for folder in name.parents}
+        # A reference may stand in a file with others, and not in directories of its own.
+        sync_directories(filter(Path.is_dir, folders | {file.parent for file in files}))
 
 
 def forget_announcement(repository: Repository) -> None:

@@ -24,7 +24,7 @@ from holdfast.trust import is_known_position, remember_position
 from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
 from holdfast.workspace.paths import lines
-from holdfast.workspace.private_store import PrivateStore
+from holdfast.workspace.private_store import PrivateStore, tree_data
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository, Status, stamp
 
@@ -154,10 +154,10 @@ def capture_position(
             deadline=deadline,
         ).decode().split()  # fmt: skip
     names = [*(_INDEX for _ in index), *(f"{_NOTE}{quote(str(path), safe='')}" for path in notes)]
-    listed = [f"100644 blob {blob}\t{name}" for name, blob in zip(names, blobs, strict=True)]
-    listed += [f"100644 blob {blob}\t{_STAGED}{blob}" for blob in staged]
-    tree = git.run("mktree", stdin="\n".join([*listed, ""]).encode(), deadline=deadline)
-    commit = store.commit(tree.decode().strip(), b"position\n", deadline=deadline)
+    listed = dict(zip(names, blobs, strict=True)) | {f"{_STAGED}{blob}": blob for blob in staged}
+    tree = tree_data({name: ("100644", blob) for name, blob in listed.items()})
+    [written] = store.write_trees([tree], deadline=deadline)
+    commit = store.commit(written, b"position\n", deadline=deadline)
     note["position_mark"] = mark
     if any(path.parts[0] in OPERATION_FOLDERS for path in notes):
         remember_position(commit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -30,6 +30,8 @@ from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
 # What a snapshot knows beyond its files is read whole; that of a million files has room in this.
 _MOST_DETAILS: Final = 32 * MB
+# Git's mode of a directory.
+TREE: Final = "40000"
 # How a commit begins; what comes after the parents is of no use here.
 _HEAD: Final = re.compile(rb"tree [0-9a-f]+\n(?:parent [0-9a-f]+\n)*")
 _AUTHOR: Final = {
@@ -115,6 +117,23 @@ class PrivateStore:
             stdin=message, variables=_AUTHOR, deadline=deadline,
         )  # fmt: skip
         return out.decode().strip()
+
+    def write_trees(self, trees: Sequence[bytes], *, deadline: Deadline) -> list[str]:
+        """Add directories, as `tree_data` has them, to what is incoming and return their names.
+
+        This is no task for ``git mktree``: it writes objects without sending them to the disk.
+        """
+        with self.aside() as aside:
+            for number, tree in enumerate(trees):
+                Path(aside, str(number)).write_bytes(tree)
+            out = self.incoming.git.run(
+                # Their names are checked as any other's before they come back to a disk.
+                "hash-object", "-w", "-t", "tree", "--literally", "--no-filters", "--stdin-paths",
+                stdin=lines(map(str, range(len(trees)))),
+                # Git reads these names from the top of its work tree, wherever it was started.
+                variables={"GIT_WORK_TREE": aside}, cwd=Path(aside), deadline=deadline,
+            )  # fmt: skip
+        return out.decode().split()
 
     def read_commit(self, commit: str) -> tuple[str, list[str], bytes]:
         """Return a commit's tree, parents and message, verified. Raises when it is not there."""
@@ -328,6 +347,19 @@ def tree_entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str,
         mode, _, name = data[place:end].decode("utf-8", "surrogateescape").partition(" ")
         place = end + 1 + id_size
         yield name, (mode, data[end + 1 : place].hex())
+
+
+def tree_data(folder: Mapping[str, tuple[str, str]]) -> bytes:
+    """Return the bytes of a tree, as `tree_entries` reads them."""
+    entries = sorted(
+        (
+            (name.encode("utf-8", "surrogateescape"), mode.encode(), bytes.fromhex(target))
+            for name, (mode, target) in folder.items()
+        ),
+        # Directories are in order as if a slash ended their names.
+        key=lambda one: one[0] + b"/" if one[1] == TREE.encode() else one[0],
+    )
+    return b"".join(mode + b" " + name + b"\0" + target for name, mode, target in entries)
 
 
 def _inside(root: Path, path: Path) -> set[str]:
