@@ -48,6 +48,20 @@ def test_a_database_marks_the_root_where_there_is_no_repository(tmp_path: Path) 
     assert find_project_root(below) == tmp_path
 
 
+def test_a_project_named_from_within_another_is_that_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there/below", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("here", "there"):
+        (tmp_path / name / ".git").mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "there" / "below")
+    monkeypatch.chdir(tmp_path / "here")
+    assert find_project_root("../elsewhere") == (tmp_path / "elsewhere").resolve()
+    assert find_project_root("../there/below") == (tmp_path / "there").resolve()
+    assert find_project_root("link/..") == (tmp_path / "there").resolve()
+
+
 def test_arguments_win_over_the_environment_and_that_over_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -277,6 +277,9 @@ def find_project_root(start: str | Path | None = None) -> Path:
         raise InvalidConfiguration("the working directory does not exist any more") from None
     if not here.is_dir():
         raise InvalidConfiguration(f"the project directory does not exist: {here}")
+    if ".." in here.parts:
+        # Upwards from a/../b is not a, and b may be reached through a link.
+        here = here.resolve()
     found = find_marked(str(here))
     return here if found is None else Path(found)
 
