@@ -29,7 +29,7 @@ INPUTS := pyproject.toml constraints.txt setup.py $(wildcard src/holdfast/state/
 AGENTS_NPM := $(CURDIR)/.agents-npm
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-frameworks test-agents lint format check acceptance faults fuzz bench clean
+.PHONY: help venv demo test test-frameworks test-agents lint format check acceptance faults power-cuts fuzz bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,9 @@ acceptance: $(DEV) ## run all tests, long drills too, and print every requiremen
 
 faults: $(DEV) ## the fault drills at full size: kills, power cuts, failing and full disks, killed servers, lost answers, clocks
 	$(PYTEST) $(FAULTS) $(ARGS)
+
+power-cuts: $(DEV) ## cut the power between any two changes to files, from a trace of the work; ARGS="--cuts 200" (needs strace)
+	$(BIN)/python -m tests.faults.file_power $(ARGS)
 
 fuzz: $(FUZZ) ## fuzz every decoder, SECONDS=60 each; ARGS names some (needs Linux or macOS)
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
