@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import AlreadyResumed
+from holdfast.processes import started_at
 
 _PROC: Final = Path("/proc")
 _active: Final[set[str]] = set()
@@ -35,7 +36,7 @@ def at_work(run_id: str) -> Iterator[None]:
 def this_worker() -> dict[str, Any]:
     """Return what identifies this process."""
     pid = os.getpid()
-    return {"host": platform.node(), "place": _place(), "pid": pid, "started": _started(pid)}
+    return {"host": platform.node(), "place": _place(), "pid": pid, "started": started_at(pid)}
 
 
 def is_at_work(worker: Mapping[str, Any] | None, run_id: str) -> bool | None:
@@ -47,7 +48,7 @@ def is_at_work(worker: Mapping[str, Any] | None, run_id: str) -> bool | None:
     if worker.get("place") != _place() or type(worker.get("pid")) is not int:
         return None
     if worker.get("started") is not None:
-        return bool(_started(worker["pid"]) == worker["started"])
+        return bool(started_at(worker["pid"]) == worker["started"])
     return _answers(worker["pid"])
 
 
@@ -58,17 +59,6 @@ def _place() -> str:
         return f"{boot}/{os.readlink(_PROC / 'self/ns/pid')}"
     except OSError:
         return platform.node()
-
-
-def _started(pid: int) -> str | None:
-    """Return when a living process was started, in the kernel's own count."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The name in brackets may contain anything; the state and the start time come after it.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else fields[19]
 
 
 def _answers(pid: int) -> bool | None:
