@@ -127,6 +127,51 @@ def test_within_another_repository_nothing_is_claimed(tmp_path: Path) -> None:
     assert remember(str(below), note(below)) is None
 
 
+def filter_everything(git_dir: Path, mark: Path) -> None:
+    """Have a repository run a program for every file that git reads."""
+    with (git_dir / "config").open("a") as config:
+        config.write(f'[filter "evil"]\n\tclean = "touch {mark}; cat"\n')
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info" / "attributes").write_text("* filter=evil\n")
+
+
+@pytest.mark.parametrize("place", ["the store", "a submodule"])
+def test_a_glance_at_a_store_that_somebody_wrote_runs_nothing(project: Path, place: str) -> None:
+    store, mark = project / ".agents/workspace.git", project.parent / "executed"
+    seen(project)
+    if place == "the store":
+        filter_everything(store, mark)
+    else:
+        inner = project / "inner"
+        inner.mkdir()
+        git(inner, "init", "-q")
+        (inner / "file").write_text("x")
+        git(inner, "add", "file")
+        git(inner, "commit", "-qm", "begin")
+        filter_everything(inner / ".git", mark)
+        os.utime(inner / "file", (0, 0))
+        link = f"160000,{read_text(inner / '.git/refs/heads')},inner"
+        where = (f"--git-dir={store}", f"--work-tree={project}")
+        git(project, *where, "update-index", "--add", "--cacheinfo", link)
+    # Git reads files whose time is not before that of its index.
+    os.utime(store / "index", (1, 1))
+    is_unchanged(str(project), {"watched": [], "files": {}, "folders": {}})
+    assert not mark.exists()
+    # Nor does a capture that takes the index for its own.
+    known = note(project)
+    index = os.lstat(store / "index")
+    known["made_in"] = [os.stat(store).st_ino, index.st_ino, index.st_size, index.st_mtime_ns]
+    (store / "last.json").write_text(json.dumps(known))
+    Workspace(project).snapshot()
+    assert not mark.exists()
+
+
+def read_text(folder: Path) -> str:
+    """Return what the only file of a directory says."""
+    (file,) = folder.iterdir()
+    return file.read_text().strip()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_what_it_calls_unchanged_a_capture_finds_unchanged(project: Path, seed: int) -> None:
     chance = random.Random(seed)

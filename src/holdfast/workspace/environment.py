@@ -50,6 +50,15 @@ STORE_SETTINGS = {
     "pack.threads": "2",
     "index.version": "4",
 }
+# That file, for either kind of names that objects have. Any other could name programs, and no list of ours has
+# the names of all filters that somebody might think of.
+STORE_CONFIG = b"[core]\n\trepositoryformatversion = 0\n"
+STORE_CONFIG_SHA256 = (
+    b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
+)
+# What is asked about files that the private index knows. It knows no submodule, and where somebody has put one
+# into it, git must not start another git there, by settings of the submodule's own.
+DIRTY = ("diff-files", "-z", "--name-only", "--ignore-submodules=dirty")
 
 
 def variables_for(

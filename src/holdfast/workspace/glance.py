@@ -13,7 +13,14 @@ import os
 
 from holdfast.places import AGENTS_DIR
 from holdfast.regular_files import read_small_file
-from holdfast.workspace.environment import STORE_SETTINGS, inherited, variables_for
+from holdfast.workspace.environment import (
+    DIRTY,
+    STORE_CONFIG,
+    STORE_CONFIG_SHA256,
+    STORE_SETTINGS,
+    inherited,
+    variables_for,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,9 +96,11 @@ def is_unchanged(root: str, known: dict[str, Any] | None) -> bool:
         return False
     if any(_mode(root, path) != before for path, before in known["folders"].items()):
         return False
+    if not _is_harmless(root):
+        return False
     dirty, others = _ask(
         root,
-        ("diff-files", "-z", "--name-only", "--ignore-submodules=none"),
+        DIRTY,
         ("ls-files", "-z", "-o", "--directory", "--exclude-standard"),
     )
     if dirty is None or others is None or dirty:
@@ -101,6 +110,18 @@ def is_unchanged(root: str, known: dict[str, Any] | None) -> bool:
         for path in others.decode("utf-8", "surrogateescape").split("\0")
         if path
     )
+
+
+def _is_harmless(root: str) -> bool:
+    """Whether the private store has the settings that we gave it.
+
+    A capture sees to that. Here nobody did yet, and who could change them could write ``known``, too.
+    """
+    try:
+        config = read_small_file(os.path.join(root, _STORE, "config"), follow=False)
+    except OSError:
+        return False
+    return config in (STORE_CONFIG, STORE_CONFIG_SHA256)
 
 
 def _left_out(note: dict[str, Any]) -> Iterable[str]:

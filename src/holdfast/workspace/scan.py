@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.workspace.basis import Basis
 from holdfast.workspace.details import Details
+from holdfast.workspace.environment import DIRTY
 from holdfast.workspace.files import Files
 from holdfast.workspace.findings import Findings
 from holdfast.workspace.folders import DOT_GIT, Folders
@@ -26,7 +27,6 @@ from holdfast.workspace.process import Git, finish
 from holdfast.workspace.repository import stamp
 from holdfast.workspace.tracked import Tracked
 
-_DIRTY: Final = ("diff-files", "-z", "--name-only", "--ignore-submodules=none")
 _OTHERS: Final = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
 _OTHER_FILES: Final = ("ls-files", "-z", "-o", "--exclude-standard")
 
@@ -121,7 +121,7 @@ class Scan:
     def _ask_git(self) -> tuple[list[str], list[str], bool]:
         """Return known files that look different, unknown ones, and whether the user tracks the same."""
         git, path, deadline = self._basis.store.git, self._index.path, self._basis.deadline
-        dirty_process = git.start(*_DIRTY, index=path) if self._index.exists() else None
+        dirty_process = git.start(*DIRTY, index=path) if self._index.exists() else None
         other_process = git.start(*_OTHERS, index=path)
         self._tracked.start()
         dirty = b""
@@ -130,7 +130,7 @@ class Scan:
         finally:
             try:
                 if dirty_process is not None:
-                    dirty = finish(dirty_process, _DIRTY, deadline=deadline)
+                    dirty = finish(dirty_process, DIRTY, deadline=deadline)
             finally:
                 others = self._index.answer(other_process, _OTHERS)
         return split(dirty), others, same

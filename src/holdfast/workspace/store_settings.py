@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.durable import sync_directories
 from holdfast.errors import WorkspaceRefused
+from holdfast.workspace.environment import STORE_CONFIG, STORE_CONFIG_SHA256
 from holdfast.workspace.notes import read_bytes, write_if_other
 
 # Git takes a directory for a store only where this stands; the branch is never made.
@@ -120,6 +121,4 @@ def _links_in(folder: Path | str) -> Iterator[str]:
 
 
 def _config(*, sha256: bool) -> bytes:
-    if not sha256:
-        return b"[core]\n\trepositoryformatversion = 0\n"
-    return b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
+    return STORE_CONFIG_SHA256 if sha256 else STORE_CONFIG
