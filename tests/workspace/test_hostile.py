@@ -848,6 +848,23 @@ def test_the_files_of_a_snapshot_with_a_submodule_cannot_be_listed(project: Path
     assert workspace.list_files(saved.commit)
 
 
+def test_what_a_commit_consists_of_is_not_read_from_elsewhere(project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    store = project / ".agents" / "workspace.git"
+    git(store, "--git-dir=.", "commit-graph", "write", "--reachable")
+    nothing = git(store, "--git-dir=.", "hash-object", "-t", "tree", "-w", "--stdin", stdin=b"")
+    graph = store / "objects" / "info" / "commit-graph"
+    graph.chmod(0o600)
+    said = graph.read_bytes()[:-20]
+    assert bytes.fromhex(saved.tree) in said
+    lie = said.replace(bytes.fromhex(saved.tree), bytes.fromhex(nothing))
+    graph.write_bytes(lie + sha1(lie, usedforsecurity=False).digest())
+    assert workspace.verify() == []
+    (store / "objects" / saved.tree[:2] / saved.tree[2:]).unlink()
+    assert [one.commit for one in workspace.verify()] == [saved.commit]
+
+
 def test_a_note_that_is_not_gits_moves_nothing(project: Path) -> None:
     workspace = Workspace(project)
     saved = workspace.snapshot()

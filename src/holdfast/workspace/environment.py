@@ -49,6 +49,11 @@ STORE_SETTINGS = {
     "pack.compression": "6",
     "pack.threads": "2",
     "index.version": "4",
+    # What other files say about objects: which belong to a commit, where they are. This store makes no such
+    # files, and with one from elsewhere git would not see what is missing.
+    "core.commitGraph": "false",
+    "core.multiPackIndex": "false",
+    "pack.useBitmaps": "false",
 }
 # That file, for either kind of names that objects have. Any other could name programs, and no list of ours has
 # the names of all filters that somebody might think of.
