@@ -261,6 +261,33 @@ def test_a_file_that_ends_in_a_fence_keeps_it(
     assert write(manager).startswith(f"```\ncode\n```\n{START}\n".encode())
 
 
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("# Open ends", "Open ends"),
+        ("###### a ## ##  ", "a ##"),
+        ("##\tC#", "C"),
+        ("# #", ""),
+        ("####### seven", None),
+        ("#none", None),
+        (" # indented", None),
+    ],
+)
+def test_headings_are_read_as_markdown_has_them(
+    line: str, title: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "HANDOFF.md").write_text(f"{line}\nbody\n")
+    expected = ("", f"{line}\nbody".strip()) if title is None else (title, "body")
+    assert read_handoff(tmp_path / "HANDOFF.md").sections == (expected,)
+
+
+def test_a_heading_without_an_end_is_read_in_one_go(tmp_path: Path) -> None:
+    title = "a" + "#" * 500_000 + " " * 500_000 + "x"
+    (tmp_path / "HANDOFF.md").write_text(f"# {title}\n")
+    # Were a pattern to try every end that the heading may have, this would never end.
+    assert read_handoff(tmp_path / "HANDOFF.md").sections == ((title, ""),)
+
+
 def test_an_editor_that_saves_meanwhile_is_not_overwritten(
     saved: Session, manager: SessionManager, project: Path
 ) -> None:

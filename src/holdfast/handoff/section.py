@@ -33,6 +33,8 @@ _HEADER: Final = ("| name | id | saved | branch | resume |", "|---|---|---|---|-
 _CLASSES: Final = ("manual", "feature", "session", "failure")
 _DECISIONS: Final = 5
 _ATTEMPTS: Final = 5
+# How many marks a heading of Markdown may begin with.
+_DEEPEST: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,15 +277,26 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         mark = re.match(r" {0,3}(```+|~~~+)", line)
         if mark is not None and fence in ("", mark[1][:3]):
             fence = "" if fence else mark[1][:3]
-        heading = None if fence else re.match(r"#{1,6}\s+(.*?)\s*#*\s*$", line)
+        heading = None if fence else _heading(line)
         if heading is None:
             lines.append(line)
             continue
         if title or "".join(lines).strip():
             yield title, "\n".join(lines).strip()
-        title, lines = heading[1], []
+        title, lines = heading, []
     if title or "".join(lines).strip():
         yield title, "\n".join(lines).strip()
+
+
+def _heading(line: str) -> str | None:
+    """Return what a heading says, None for another line.
+
+    Without a pattern: one would try every place where the marks at its end may begin.
+    """
+    said = line.lstrip("#")
+    if not 1 <= len(line) - len(said) <= _DEEPEST or not said[:1].isspace():
+        return None
+    return said.strip().rstrip("#").rstrip()
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
