@@ -141,3 +141,26 @@ def test_a_file_cannot_command_the_terminal(cli: CommandLine) -> None:
     assert "\x1b[31mname" not in drawn
     for arguments in (("diff", "--stat"), ("diff", "--name-only"), ("rollback", "--dry-run")):
         assert "\\x1b[31mname" in on_terminal(*arguments, cwd=cli.project)
+
+
+# What a terminal may act upon: an escape, the same in one character, a deletion, text from right to left.
+COMMANDING = "\x1b]0;title\x07\x9b31m\x7f\u202e\u2066"
+
+
+def test_json_cannot_command_the_terminal_either(cli: CommandLine) -> None:
+    Path(f"file{COMMANDING}").write_text("new\n")
+    cli.save(f"one{COMMANDING}", {f"key{COMMANDING}": COMMANDING})
+    for arguments in (("log",), ("show",), ("show", "--files"), ("sessions",)):
+        drawn = on_terminal(*arguments, "--json", cwd=cli.project)
+        assert not set(COMMANDING) & set(drawn) - set("]0;title31m")
+    assert cli.json("log")["checkpoints"][0]["name"] == f"one{COMMANDING}"
+    drawn = on_terminal("show", f"none{COMMANDING}", "--json", cwd=cli.project, code=3)
+    assert "\x9b" not in drawn
+
+
+def test_the_name_of_a_file_that_was_written_cannot_command_the_terminal(cli: CommandLine) -> None:
+    session = cli.save("one", {})["session_id"]
+    drawn = on_terminal("export", session, "-o", f"x{COMMANDING}.tar", cwd=cli.project, TERM="dumb")
+    drawn += on_terminal("keys", "new", f"x{COMMANDING}.key", cwd=cli.project, TERM="dumb")
+    assert drawn.count("x\\x1b]0;title\\x07\\x9b31m\\x7f\\u202e\\u2066.") == 2
+    assert "\x1b" not in drawn

@@ -32,13 +32,20 @@ PASCAL_CASE: Final = "holdfast.pascal_case"
 _STORED: Final = frozenset({"state", "metadata", "task_state", "value", "changes", "did"})
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+# Those of them that JSON leaves as they are, in UTF-8: in none but a string can they stand.
+_LEFT_BY_JSON: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+
 
 # Programs -------------------------------------------------------------------------------------
 
 
 def to_json(document: Mapping[str, Any], *, indent: bool = True) -> bytes:
-    """Return an answer as JSON, in UTF-8 whatever the terminal's encoding. Times are ISO 8601."""
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2 if indent else 0)
+    """Return an answer as JSON, in UTF-8 whatever the terminal's encoding. Times are ISO 8601.
+
+    It too may be read on a terminal, and means the same with control characters spelled out.
+    """
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2 if indent else 0)
+    return _LEFT_BY_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text)
 
 
 def answer(document: Mapping[str, Any]) -> None:

@@ -84,7 +84,7 @@ def _salvage(common: Common, target: Path) -> SalvageReport:
         ("saved   ", "bold green"),
         f"{plural(report.checkpoints, 'checkpoint')} of {plural(report.sessions, 'session')}, "
         f"{plural(report.effects, 'effect')} and {plural(report.logs, 'log line')} in "
-        f"{path_text(report.target)}",
+        f"{one_line(path_text(report.target))}",
     )
     return report
 

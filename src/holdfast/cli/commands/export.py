@@ -74,4 +74,4 @@ def command(
         answer({"bundle": bundle_document(report)})
         return
     print_line(("exported ", "bold green"), (one_line(report.session_id), "cyan"))
-    print_line(f"{path_text(report.path)}: {contents(report)}")
+    print_line(f"{one_line(path_text(report.path))}: {contents(report)}")

@@ -82,7 +82,7 @@ def _written(common: Common, action: str, file: str | None) -> None:
     if common.json:
         answer({"key_file": {"path": path_text(path), "current": current}})
         return
-    print_line(("wrote ", "bold green"), path_text(path), f": {current} seals")
+    print_line(("wrote ", "bold green"), one_line(path_text(path)), f": {current} seals")
     if action == "new":
         print_line("Keep a copy where the database is not: without it nothing can be read.")
     else:

@@ -94,7 +94,7 @@ def _show(report: StatusReport, common: Common) -> None:
     else:
         print_line(("failing", "bold red"), f"  {plural(failing, 'failed save')} not made up for")
     if any(one.source == "file" for one in report.failures):
-        print_line((f"from {path_text(report.fallback_log)}; remove it when done", "dim"))
+        print_line((f"from {one_line(path_text(report.fallback_log))}; remove it when done", "dim"))
 
 
 def _row(one: SessionHealth) -> tuple[str, ...]:
