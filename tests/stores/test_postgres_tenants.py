@@ -419,6 +419,22 @@ def test_rights_are_refused_to_those_whom_no_policy_binds(
     administrator.execute("ROLLBACK")
 
 
+@pytest.mark.parametrize("place", ["SCHEMA public", "DATABASE holdfast"])
+def test_no_bound_role_can_put_functions_in_the_way_of_others(
+    administrator: Connection, postgres_url: str, place: str
+) -> None:
+    name = f"putter_{schema_of(postgres_url)}"
+    bound = role_sql(name, schema_of(postgres_url), tenant="other").encode()
+    given = sql.SQL(place), sql.Identifier(name)
+    with role_of(postgres_url, "putter"):
+        administrator.execute(sql.SQL("GRANT CREATE ON {} TO {}").format(*given))
+        with pytest.raises(psycopg.errors.RaiseException, match="in the way of other roles"):
+            administrator.execute(bound)
+        administrator.execute("ROLLBACK")
+        administrator.execute(sql.SQL("REVOKE CREATE ON {} FROM {}").format(*given))
+        administrator.execute(bound)
+
+
 @pytest.mark.parametrize("tenant", ["it's", "back\\slash", "{role}", "$$", "ü 🦀"])
 def test_a_role_is_bound_to_a_tenant_of_any_name(tenant: str, postgres_url: str) -> None:
     with role_of(postgres_url, "app", tenant=tenant) as url:

@@ -109,6 +109,7 @@ def role_sql(role: str, schema: str = DEFAULT_SCHEMA, *, tenant: str | None = No
         # A policy's name is cut off after 63 bytes, and two roles must not share one.
         check_sql_name(f"only_{role}", "the name of the role's policy, only_ and the role,")
         values |= {"policy": f'"only_{role}"', "tenant": _literal(check_tenant(tenant))}
+        parts.append(named["confined"])
         parts += [
             named["bound"].replace("{table}", f"{values['schema']}.{table}")
             for table in TENANT_TABLES

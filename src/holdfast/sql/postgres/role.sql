@@ -29,6 +29,21 @@ GRANT SELECT ON holdfast.schema_migrations TO {role};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};
 
+-- name: confined
+-- Functions and operators are looked for in all schemas of whoever calls them: in public, and before it
+-- in one with the caller's name. What somebody has put there runs with the caller's rights.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_namespace AS n
+                WHERE n.nspname = 'public' AND has_schema_privilege({role_text}, n.oid, 'CREATE'))
+        OR has_database_privilege({role_text}, current_database(), 'CREATE')
+    THEN
+        RAISE EXCEPTION 'role % can put functions in the way of other roles', {role_text}
+            USING HINT = 'REVOKE CREATE ON SCHEMA public FROM PUBLIC, as PostgreSQL 15 has it, and from'
+                         ' the role; nor may it create schemas in this database.';
+    END IF;
+END $$;
+
 -- name: bound
 DROP POLICY IF EXISTS {policy} ON {table};
 CREATE POLICY {policy} ON {table} AS RESTRICTIVE TO {role} USING (tenant = {tenant});
