@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import CommandLine, run_process
@@ -37,17 +39,37 @@ def test_the_script_is_answered_with_commands_and_options(cli: CommandLine) -> N
     assert b"--dry-run" in complete("holdfast prune --", 2)
 
 
+def completed(folder: Path, words: str, at: int) -> list[str]:
+    """Return what a shell in a directory is offered for the word at a place."""
+    found = run_process(
+        cwd=folder, _HOLDFAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(at)
+    )
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.decode().splitlines()
+    return [line.partition(",")[2] for line in lines if line]
+
+
+def test_no_name_that_a_shell_would_act_upon_is_offered(cli: CommandLine) -> None:
+    for name in (
+        "$(touch x)",
+        "`touch x`",
+        "a;touch",
+        "a|b",
+        "a&b",
+        "~",
+        "--yes",
+        "*",
+        "a b",
+        "a\nb",
+    ):
+        cli.save(name, {})
+    cli.save("feature/2.0-rc_1", {})
+    assert completed(cli.project, "holdfast rollback ", 2) == ["feature/2.0-rc_1"]
+
+
 def test_names_of_checkpoints_are_completed(cli: CommandLine) -> None:
     def complete(words: str, at: int) -> list[str]:
-        found = run_process(
-            cwd=cli.project / "src",
-            _HOLDFAST_COMPLETE="bash_complete",
-            COMP_WORDS=words,
-            COMP_CWORD=str(at),
-        )
-        assert found.returncode == 0, found.stderr
-        lines = found.stdout.decode().splitlines()
-        return [line.partition(",")[2] for line in lines if line]
+        return completed(cli.project / "src", words, at)
 
     (cli.project / "src").mkdir()
     assert complete("holdfast rollback ", 2) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -127,7 +128,11 @@ def checkpoint_argument(
 
 
 def _checkpoint_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names that begin so; whatever goes wrong, there are none to offer."""
+    """Return the names that begin so; whatever goes wrong, there are none to offer.
+
+    Bash puts a name on the command line as it is, so only those are offered that are one word to
+    every shell: a stranger's checkpoint could be named after a command, or after an option.
+    """
     url, tenant, where = (ctx.params.get(key) for key in ("url", "tenant", "project_dir"))
     try:
         with Common(url=url, tenant=tenant, project_dir=where).open() as manager:
@@ -135,7 +140,8 @@ def _checkpoint_names(ctx: click.Context, param: click.Parameter, incomplete: st
             found = session.list_checkpoints(limit=_COMPLETED)
     except (HoldfastError, OSError):
         return []
-    return [one.name for one in found if one.name.startswith(incomplete)]
+    names = (one.name for one in found if one.name.startswith(incomplete))
+    return [name for name in names if shlex.quote(name) == name and not name.startswith("-")]
 
 
 def path_option(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
