@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -252,6 +253,21 @@ def test_stored_text_cannot_leave_its_cell_or_the_section(
     assert row["name"] == f"a|b {END} \\ <script> | c |"
     assert row["resume"].startswith("holdfast resume SESSION --checkpoint ")
     assert write(manager) == data
+
+
+def test_an_id_from_elsewhere_gets_into_no_command(
+    saved: Session, manager: SessionManager, project: Path
+) -> None:
+    odd = f"x; touch y` | {END}"
+    database = sqlite3.connect(project / ".agents" / "sessions.db")
+    database.execute("PRAGMA ignore_check_constraints = ON")
+    with database:
+        database.execute("UPDATE session_checkpoints SET id = ?", [odd])
+    database.close()
+    write(manager)
+    (row,) = read_handoff(target(project)).checkpoints
+    assert row["id"] == odd
+    assert row["resume"] == f"holdfast resume {saved.id} --checkpoint CHECKPOINT"
 
 
 def test_a_file_that_ends_in_a_fence_keeps_it(

@@ -260,6 +260,12 @@ def ids_of_another_kind(connection: apsw.Connection) -> None:
     connection.execute("UPDATE agents SET name = x'ff', depth_level = 'deep', updated_at = x'00'")
 
 
+@bait
+def ids_that_lead_elsewhere(connection: apsw.Connection) -> None:
+    connection.pragma("ignore_check_constraints", True)
+    connection.execute("UPDATE session_checkpoints SET id = 'x/../../../../; touch ' || id")
+
+
 # The tour -----------------------------------------------------------------------------------------
 
 

@@ -365,6 +365,16 @@ def test_a_journal_whose_names_lead_elsewhere_is_refused(
     assert (project / "a.txt").exists()
 
 
+def test_a_note_is_removed_from_the_store_only(project: Path) -> None:
+    workspace = Workspace(project)
+    workspace.snapshot()
+    victim = project.parent / "victim.json"
+    victim.write_text("precious")
+    (workspace.store_dir / "finished-x").mkdir()
+    workspace.forget_finished("x/../../../../victim")
+    assert victim.read_text() == "precious"
+
+
 @pytest.mark.parametrize("side", ["old", "new"])
 @pytest.mark.parametrize(
     "wrong", [{"head": "--stdin"}, {"commit": "--index-output=x"}, {"extra": "HEAD"}, {"head": 7}]

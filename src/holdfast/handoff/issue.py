@@ -116,7 +116,7 @@ def _values(
             ]
         ),
         "session": session.id,
-        "resume": resume if saved is None else f"{resume} --checkpoint {saved.id}",
+        "resume": resume if saved is None else f"{resume} --checkpoint {shlex.quote(saved.id)}",
         "log": f"`{log}`" if log else "none yet",
     }
 

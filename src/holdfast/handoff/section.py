@@ -19,6 +19,7 @@ from holdfast.brief import Note, estimate_tokens, moment, one_line
 from holdfast.config import AGENTS_DIR, HandoffSettings, load_config
 from holdfast.errors import HandoffRefused
 from holdfast.handoff.files import create_new, inside, replace_file
+from holdfast.ids import is_uuid
 from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
@@ -245,7 +246,7 @@ def _row(one: CheckpointRecord) -> str:
     branch = one.git_branch or (one.git_commit or "")[:10]
     cells = (
         _cell(one.name),
-        one.id,
+        _cell(one.id),
         moment(one.created_at),
         _cell(f"{branch}*" if one.git_uncommitted else branch),
         _command(one),
@@ -256,7 +257,9 @@ def _row(one: CheckpointRecord) -> str:
 def _command(one: CheckpointRecord) -> str:
     """Return what to type; an id that no table can hold is left to be looked up."""
     known = one.session_id if re.fullmatch(r"[^`|<>\x00-\x1f]+", one.session_id) else "SESSION"
-    return f"`holdfast resume {shlex.quote(known)} --checkpoint {one.id}`"
+    # In a database from elsewhere it may be anything.
+    checkpoint = one.id if is_uuid(one.id) else "CHECKPOINT"
+    return f"`holdfast resume {shlex.quote(known)} --checkpoint {checkpoint}`"
 
 
 def _cell(text: str) -> str:

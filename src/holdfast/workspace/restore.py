@@ -26,6 +26,7 @@ from holdfast.errors import (
     WorkspaceFull,
 )
 from holdfast.ids import new_id
+from holdfast.places import file_name
 from holdfast.workspace.apply import Applier
 from holdfast.workspace.arrivals import disarmed
 from holdfast.workspace.base import MB, Change, Limits, RestoreReport, Skipped, Snapshot
@@ -329,7 +330,7 @@ def finish_interrupted(
 
 def finished_note(purpose_id: str) -> str:
     """Return the name of the note about a restore that somebody else finished."""
-    return f"finished-{purpose_id}.json"
+    return f"finished-{file_name(purpose_id)}.json"
 
 
 def _take_back(
