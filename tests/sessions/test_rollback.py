@@ -569,3 +569,33 @@ def test_a_landing_that_failed_once_is_made_up_for(
         assert resumed.state == {"n": 1}
         resumed.undo()
         assert resumed.state == {"n": 2}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kind": 7},
+        {"title": None},
+        {"target": {"$": 1}},
+        {"undoes": {}},
+        {"paths": [7]},
+        {"paths": "a.txt"},
+        {"state": "yes"},
+        None,
+    ],
+    ids=str,
+)
+def test_metadata_that_no_rollback_wrote_is_taken_for_none(
+    session: Session, manager: SessionManager, changed: dict[str, object] | None
+) -> None:
+    noted = {
+        "phase": "safety", "kind": "rollback", "title": "a rollback", "target": "x", "state": True,
+        "files": True, "paths": None, "move_head": False, "undoes": None,
+    }  # fmt: skip
+    facts = {"phase": "safety"} if changed is None else {**noted, **changed}
+    session.save_checkpoint("odd", state={"n": 1}, metadata={"rollback": facts})
+    for take_back in (session.undo, session.redo):
+        with pytest.raises(NothingToUndo):
+            take_back()
+    session.pause()
+    assert manager.resume_session(session.id).state == {"n": 1}

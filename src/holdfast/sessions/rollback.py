@@ -432,8 +432,25 @@ def is_of_rollback(record: CheckpointRecord) -> bool:
 
 
 def _facts(record: CheckpointRecord) -> dict[str, Any] | None:
+    """Return what a rollback noted. Metadata is anybody's: what none can have noted is no rollback's."""
     facts = (record.metadata or {}).get(ROLLBACK)
-    return facts if isinstance(facts, dict) and "phase" in facts else None
+    return facts if isinstance(facts, dict) and _is_noted(facts) else None
+
+
+def _is_noted(facts: Mapping[str, Any]) -> bool:
+    return (
+        all(type(facts.get(key)) is str for key in ("phase", "kind", "title", "target"))
+        and all(type(facts.get(key)) is bool for key in ("state", "files", "move_head"))
+        and type(facts.get("undoes", 0)) in (str, type(None))
+        and _are_paths(facts.get("paths", 0))
+        and _are_paths(facts.get("restored"))
+    )
+
+
+def _are_paths(value: Any) -> bool:
+    return value is None or (
+        type(value) is list and all(type(one) in (str, bytes) for one in value)
+    )
 
 
 def _request_of(
