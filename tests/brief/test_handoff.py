@@ -199,6 +199,19 @@ def test_a_file_in_which_ours_cannot_be_told_is_refused_and_not_touched(
     assert sorted(path.name for path in target(project).parent.glob(".holdfast-*")) == []
 
 
+@pytest.mark.parametrize("name", [".git/config", ".git/hooks/pre-commit", "link/config"])
+def test_what_git_keeps_is_not_written_to(
+    saved: Session, manager: SessionManager, project: Path, name: str
+) -> None:
+    (project / "link").symlink_to(project / ".git")
+    before = (project / ".git" / "config").read_bytes()
+    configure(project, f'[handoff]\nfile = "{name}"\n')
+    with pytest.raises(HandoffRefused):
+        update_handoff(manager, write=True)
+    assert (project / ".git" / "config").read_bytes() == before
+    assert not (project / ".git" / "hooks" / "pre-commit").exists()
+
+
 @pytest.mark.row("S1-93")
 @pytest.mark.parametrize(
     "data", [b"\xff\xfea\0b\0", b"caf\xe9\n", b"nul\0\n"], ids=["utf-16", "latin-1", "nul"]

@@ -16,9 +16,14 @@ _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, 
 
 
 def inside(project_dir: Path, path: Path) -> Path:
-    """Return where a path of the project leads, links followed. Raises `HandoffRefused` if outside."""
+    """Return where a path of the project leads, links followed. Raises `HandoffRefused` if outside.
+
+    What git keeps is no file of the project: settings that came with it do not lead there either.
+    """
     top, real = project_dir.resolve(), (project_dir / path).resolve()
-    if top not in real.parents:
+    if top not in real.parents or any(
+        part.casefold().endswith(".git") for part in real.relative_to(top).parts
+    ):
         raise HandoffRefused(f"{path} is not a file of the project {top}; nothing was written")
     return real
 
