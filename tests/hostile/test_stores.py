@@ -241,6 +241,17 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(clone: Path, name: str, 
     assert "not a regular file" in told.out + told.err
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "taken", "json", "lock"])
+def test_a_hook_waits_for_no_pipe(clone: Path, ending: str) -> None:
+    folder = clone / ".agents" / "hooks"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / f"claude-code-a1.{ending}")
+    for name in ("UserPromptSubmit", "PostToolUse", "Stop"):
+        event = {"hook_event_name": name, "session_id": "a1", "cwd": str(clone), "prompt": "mine"}
+        given = json.dumps({**event, "tool_name": "Bash"}).encode()
+        assert run_hook("--agent", "claude-code", cwd=clone, stdin=given).returncode == 0
+
+
 def test_a_key_without_an_end_and_a_pipe_for_a_handoff_are_refused(clone: Path) -> None:
     cli = CommandLine(clone)
     cli.ok("init")

@@ -31,7 +31,8 @@ _JOURNAL_BYTES = 4 * 1024 * 1024
 _STALE_SECONDS = 30 * 24 * 3600
 # The line that is written most often, without a need to import what writes JSON.
 _SCAN = b'{"scan": true}\n'
-_FLAGS = getattr(os, "O_NOFOLLOW", 0)
+# Through no link, and without waiting for the other end of a pipe that somebody has put there.
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class DeskBusy(Exception):
