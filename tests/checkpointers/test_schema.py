@@ -191,6 +191,16 @@ def test_a_tenant_is_a_literal_whatever_it_says(connection: psycopg.Connection[A
     assert rows == [({"n": 1},)]
 
 
+def test_a_tenant_is_a_literal_where_backslashes_count_too(
+    connection: psycopg.Connection[Any],
+) -> None:
+    run(ensure_checkpoints_schema(connection))
+    connection.execute("SET standard_conforming_strings = off")
+    tenant = "a\\' ; CREATE TABLE planted(); COMMIT; SELECT WHERE 1=1--"
+    run(ensure_checkpoints_schema(connection, tenant=tenant))
+    assert connection.execute("SELECT to_regclass('planted')").fetchone() == (None,)
+
+
 @pytest.mark.row("S3-14")
 @pytest.mark.parametrize("name", ["a;drop", 'a"b', "1a", ""])
 def test_the_text_is_never_made_from_other_names(name: str) -> None:

@@ -16,7 +16,7 @@ from holdfast.checkpointers.base import DEFAULT_SCHEMA, DEFAULT_TABLE
 from holdfast.checkpointers.queryable import Connector, Poolable
 from holdfast.ids import check_sql_name, check_tenant
 from holdfast.sql import DEFAULT_SCHEMA as HOLDFAST
-from holdfast.sql import in_schema, migrations
+from holdfast.sql import in_schema, literal, migrations
 
 _NAME: Final = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
 
@@ -50,10 +50,10 @@ def schema_sql(
     steps = migrations("postgres", holdfast_schema)
     values = {
         "schema": f'"{schema}"',
-        "schema_text": _literal(f'"{schema}"'),
+        "schema_text": literal(f'"{schema}"'),
         "table": f'"{table}"',
-        "tenant": _literal(check_tenant(tenant)),
-        "namespace": _literal(namespace),
+        "tenant": literal(check_tenant(tenant)),
+        "namespace": literal(namespace),
         "newest": str(steps[-1].version),
     }
     parts = [_filled(named["prepare"], values)]
@@ -61,7 +61,7 @@ def schema_sql(
         own = {
             "version": str(step.version),
             "name": step.name,
-            "checksum": _literal(step.checksum),
+            "checksum": literal(step.checksum),
             "up": step.up,
         }
         parts.append(_filled(named["migration"], own))
@@ -90,7 +90,3 @@ async def ensure_checkpoints_schema(
 def _filled(text: str, values: dict[str, str]) -> str:
     """Put values where their names stand in braces; braces around anything else stay."""
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -108,7 +108,7 @@ def role_sql(role: str, schema: str = DEFAULT_SCHEMA, *, tenant: str | None = No
     if tenant is not None:
         # A policy's name is cut off after 63 bytes, and two roles must not share one.
         check_sql_name(f"only_{role}", "the name of the role's policy, only_ and the role,")
-        values |= {"policy": f'"only_{role}"', "tenant": _literal(check_tenant(tenant))}
+        values |= {"policy": f'"only_{role}"', "tenant": literal(check_tenant(tenant))}
         parts.append(named["confined"])
         parts += [
             named["bound"].replace("{table}", f"{values['schema']}.{table}")
@@ -118,6 +118,6 @@ def role_sql(role: str, schema: str = DEFAULT_SCHEMA, *, tenant: str | None = No
     return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], script) + "\n"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Quote text so that it is read the same whatever standard_conforming_strings says."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
