@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -116,6 +117,47 @@ def test_a_damaged_pack_touches_nothing(damage: Callable[[Path], None], root: Pa
         workspace.restore(saved.commit)
     assert (picture(root), picture_of_git(root)) == (before, own)
     assert [one.commit for one in workspace.verify([saved.commit])] == [saved.commit]
+
+
+def empty_head(store: Path) -> None:
+    (store / "HEAD").write_bytes(b"")
+
+
+def torn_head(store: Path) -> None:
+    (store / "HEAD").write_bytes(bytes(21))
+
+
+def no_references(store: Path) -> None:
+    shutil.rmtree(store / "refs")
+
+
+def empty_settings(store: Path) -> None:
+    (store / "config").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "damage", [empty_head, torn_head, no_references, empty_settings], ids=lambda one: one.__name__
+)
+def test_a_store_that_git_does_not_know_any_more_is_put_right(
+    damage: Callable[[Path], None], root: Path
+) -> None:
+    """As after a power cut. No object is lost, and so nothing is."""
+    saved = Workspace(root).snapshot()
+    home = Workspace(root).store_dir
+    uses: list[Callable[[Workspace], Any]] = [
+        lambda one: one.usage().objects > 0,
+        lambda one: one.snapshots() <= {saved.commit},
+        lambda one: one.unheld([saved.commit]) <= {saved.commit},
+        lambda one: one.verify([saved.commit]) == [],
+        lambda one: one.has(saved.commit),
+        lambda one: one.snapshot().tree == saved.tree,
+        lambda one: one.restore(saved.commit, dry_run=True).changes == (),
+    ]
+    for use in uses:
+        damage(home)
+        assert use(Workspace(root))
+    assert Workspace(root).gc(lambda: [saved.commit]).snapshots == 0
+    assert Workspace(root).snapshots() == {saved.commit}
 
 
 def test_a_snapshot_that_cannot_be_read_is_not_there(root: Path) -> None:

@@ -325,7 +325,7 @@ class Workspace:
 
     def snapshots(self) -> set[str]:
         """Return the commits that are kept for this group."""
-        if not self._store.exists():
+        if not self._is_there():
             return set()
         return self._store.references.kept(self._group).get(self._group, set())
 
@@ -338,7 +338,7 @@ class Workspace:
 
     def usage(self) -> Usage:
         """Return what the private store takes on disk."""
-        if not self._store.exists():
+        if not self._is_there():
             return Usage(0, 0, 0, self.limits.quota_bytes)
         kept = self._store.references.all_kept()
         return Usage(
@@ -388,7 +388,7 @@ class Workspace:
 
     def unheld(self, commits: Collection[str]) -> set[str]:
         """Return snapshots that the private store has and no reference holds: git would free them."""
-        if not self._store.exists():
+        if not self._is_there():
             return set()
         held: set[str] = set()
         # References that cannot be read hold nothing.
@@ -433,9 +433,15 @@ class Workspace:
         plausible = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")
         if not plausible:
             raise SnapshotNotFound(f"{commit!r} does not name a snapshot")
-        if not self._store.exists():
+        if not self._is_there():
             raise SnapshotNotFound(f"{self.root} has no snapshots; nothing was changed")
-        self._store.secure()
+
+    def _is_there(self) -> bool:
+        """Whether there are snapshots at all; where there are, git may look at them from here on."""
+        found = self._store.exists()
+        if found:
+            self._store.secure()
+        return found
 
 
 def refuse_unsuitable(root: Path) -> Path:

@@ -66,7 +66,7 @@ def read_bytes(path: Path) -> bytes:
 def write_if_other(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Have a small file say something; a link in its place is replaced.
 
-    ``durable`` if it has to outlast a power cut, as soon as its directory is synced.
+    ``durable`` if what is written has to outlast a power cut.
     """
     if path.is_symlink() or read_bytes(path) != content:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -79,3 +79,5 @@ def write_if_other(path: Path, content: bytes, *, durable: bool = False) -> None
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(fresh, path)
+        if durable:
+            sync_directory(path.parent)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.durable import sync_directories
+from holdfast.durable import sync_directory
 from holdfast.errors import WorkspaceRefused
 from holdfast.workspace.environment import STORE_CONFIG, STORE_CONFIG_SHA256
 from holdfast.workspace.notes import read_bytes, write_if_other
@@ -59,11 +59,13 @@ def make(home: Path, *, sha256: bool) -> None:
     write_if_other(home / "config", _config(sha256=sha256), durable=True)
     # Last, since it is what makes a store of a directory.
     write_if_other(home / "HEAD", _HEAD, durable=True)
-    sync_directories((home, home.parent))
+    sync_directory(home.parent)
 
 
 def secure(home: Path) -> None:
-    """Take away whatever could lead git astray: the directory may come from strangers.
+    """Take away whatever could lead git astray, and put back what it needs to know a store.
+
+    The directory may come from strangers, or have been through a power cut.
 
     Raises `WorkspaceRefused` where links stand in place of directories, for what is written there would
     land elsewhere.
@@ -72,10 +74,12 @@ def secure(home: Path) -> None:
     if not exists(home):
         return
     # Who may not write there only reads, and what others may read is for its owner to say.
-    if stat.S_IMODE(home.stat().st_mode) != 0o700 and os.access(home, os.W_OK):
-        os.chmod(home, 0o700)
+    if os.access(home, os.W_OK):
+        if stat.S_IMODE(home.stat().st_mode) != 0o700:
+            os.chmod(home, 0o700)
+        write_if_other(home / "HEAD", _HEAD, durable=True)
+        (home / "refs").mkdir(exist_ok=True)
     write_if_other(home / "config", _config(sha256=uses_sha256(home)), durable=True)
-    write_if_other(home / "HEAD", _HEAD, durable=True)
     write_if_other(home / "info" / "attributes", _ATTRIBUTES)
     for name in _FOREIGN:
         # Where nothing can be written, not even what is not there can be removed.
