@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import psycopg
@@ -15,6 +16,8 @@ from psycopg import sql
 
 from holdfast import SessionManager
 from holdfast.autosave.fallback import Entry, FallbackLog
+from holdfast.crypto import KeyRing
+from holdfast.errors import WorkspaceUnavailable
 from holdfast.sessions import Session
 from holdfast.sql import TENANT_TABLES
 from holdfast.testing.drafts import session as new_session
@@ -102,6 +105,7 @@ def traces(manager: SessionManager, kind: str, url: str, mark: str) -> list[str]
     if kind == "postgres":
         with connect(url) as connection:
             found += rows_with(connection, mark)
+            found += packs_with(connection, home, mark)
     if holds(manager, mark):
         found.append("the memory of this process")
     return found
@@ -126,6 +130,30 @@ def rows_with(connection: psycopg.Connection[Any], mark: str) -> list[str]:
     return found
 
 
+def packs_with(connection: psycopg.Connection[Any], home: Path, mark: str) -> list[str]:
+    """Return the packs that have the mark in a file: git has compressed it."""
+    found = []
+    packs = "SELECT commit_id, data FROM workspace_packs WHERE substr(data, 1, 8) = %s"
+    for commit, data in connection.execute(packs, [b"PACK\0\0\0\2"]):
+        with TemporaryDirectory() as aside:
+            environment = {**os.environ, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(home / "objects")}
+            for command, given in (
+                (["init", "-q", "--bare"], b""),
+                (["unpack-objects", "-q"], bytes(data)),
+                (["cat-file", "--batch-all-objects", "--batch", "--buffer"], b""),
+            ):
+                done = subprocess.run(
+                    ["git", "-C", aside, *command],
+                    input=given,
+                    capture_output=True,
+                    env=environment,
+                    check=True,
+                )
+            if mark.encode() in done.stdout:
+                found.append(f"the pack of {commit}")
+    return found
+
+
 @pytest.mark.row("S3-36")
 def test_nothing_is_left_of_an_erased_session(manager: SessionManager, kind: str, url: str) -> None:
     gone, kept = work(manager, GONE), work(manager, KEPT)
@@ -146,6 +174,52 @@ def test_nothing_is_left_of_an_erased_session(manager: SessionManager, kind: str
     assert names == {"shared.txt", f"{KEPT}.txt"}
     later.save_checkpoint("after", state={})
     assert manager.verify().damaged == ()
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+def test_files_that_were_saved_before_and_after_are_still_there(
+    postgres_url: str, project: Path, tmp_path: Path, sealed: bool
+) -> None:
+    """Each pack has what the one before it lacks, whosever that is."""
+    opened: dict[str, Any] = {"keys": KeyRing.new() if sealed else None}
+    with SessionManager.open(postgres_url, project_dir=project, **opened) as manager:
+        for mark in ("before", GONE, "between", "after"):
+            manager.create_session("worker", session_id=mark).close()
+        for number, mark in enumerate(("before", GONE, "between", GONE, "after")):
+            (project / "file").write_text(f"{mark} {number} " + "much the same " * 2000)
+            with manager.resume_session(mark) as session:
+                session.save_checkpoint(f"{number}", state={})
+        assert manager.delete_session(GONE).left == ()
+        needs = manager.store.pack_needs()
+        assert needs.keys() == manager.store.workspace_commits()
+        # They still need each other, and not all the files are sent again.
+        assert sorted(map(len, needs.values())) == [0, 1, 1]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with SessionManager.open(postgres_url, project_dir=elsewhere, **opened) as manager:
+        for number, mark in ((0, "before"), (2, "between"), (4, "after")):
+            with manager.resume_session(mark, take_over=True) as session:
+                session.rollback(f"{number}")
+            assert (elsewhere / "file").read_text().startswith(f"{mark} {number} much")
+            assert (elsewhere / "shared.txt").read_text() == f"{KEPT} in a file"
+
+
+def test_packs_that_cannot_be_made_anew_are_told_of(
+    postgres_url: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SessionManager.open(postgres_url, project_dir=project) as manager:
+        gone, kept = work(manager, GONE), work(manager, KEPT)
+        monkeypatch.setattr("holdfast.sessions.detaching.export_pack", refused)
+        (left,) = manager.delete_session(gone.id).left
+        assert left == "packs of files in the database that others need: git is not here"
+        assert manager.store.find_packs([str(kept.latest_checkpoint().workspace_commit)])
+        monkeypatch.undo()
+        assert manager.delete_session(f"{GONE}-before").left == ()
+        assert traces(manager, "postgres", postgres_url, GONE) == []
+
+
+def refused(*_: object) -> bytes:
+    raise WorkspaceUnavailable("git is not here")
 
 
 def test_nothing_is_left_of_an_erased_tenant(

@@ -1,8 +1,9 @@
 """Erasing for good: rows, content, snapshots of files, and the lines that a project's error log has.
 
-The database comes first, in one transaction. What is left of the project's own files is then found by what
-the database no longer names, so a kill in between, or a store that is busy, is made good by erasing again
-or by ``gc``; what could not be freed is said.
+First the packs of other sessions' files are made to need none of this one's, which changes nothing of what
+they hold. Then comes the database, in one transaction. What is left of the project's own files is then found
+by what the database no longer names, so a kill in between, or a store that is busy, is made good by erasing
+again or by ``gc``; what could not be freed is said.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from holdfast.autosave.fallback import FallbackLog
 from holdfast.errors import WorkspaceError
+from holdfast.sessions.detaching import detach
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
 
@@ -35,14 +37,21 @@ def erase_session(
     store: Store, files: ProjectFiles | None, project_dir: Path, session_id: str
 ) -> Erasure | None:
     """Erase one session; None if there is none of that id."""
+    going, problem = detach(store, session_id)
     if not store.delete_session(session_id):
         return None
-    return _clean_up(store, files, project_dir, erased=1, sessions=[session_id])
+    left = []
+    if going or problem is not None:
+        store.delete_packs(going)
+        if problem is not None or store.find_packs(going - store.workspace_commits()):
+            why = problem or "somebody saved meanwhile; erase another session to repeat it"
+            left.append(f"packs of files in the database that others need: {why}")
+    return _clean_up(store, files, project_dir, erased=1, sessions=[session_id], left=left)
 
 
 def erase_tenant(store: Store, files: ProjectFiles | None, project_dir: Path) -> Erasure:
     """Erase all that the store's tenant has."""
-    return _clean_up(store, files, project_dir, erased=store.erase_tenant(), sessions=None)
+    return _clean_up(store, files, project_dir, erased=store.erase_tenant(), sessions=None, left=[])
 
 
 def _clean_up(
@@ -52,8 +61,9 @@ def _clean_up(
     *,
     erased: int,
     sessions: Collection[str] | None,
+    left: list[str],
 ) -> Erasure:
-    left = store.leftovers()
+    left = [*left, *store.leftovers()]
     snapshots = file_bytes = 0
     if files is not None:
         try:

@@ -303,7 +303,7 @@ class ProjectFiles:
         Those that are still with the server only are not looked at.
         """
         if records is None:
-            records = self._all_records()
+            records = all_records(self._store)
         named: dict[str, list[str]] = {}
         for record in records:
             if record.workspace_commit is not None:
@@ -328,19 +328,8 @@ class ProjectFiles:
     def unheld_checkpoints(self) -> list[str]:
         """Return the checkpoints whose snapshot nothing holds."""
         unheld = self.unheld()
-        records = self._all_records() if unheld else ()
+        records = all_records(self._store) if unheld else ()
         return [one.id for one in records if one.workspace_commit in unheld]
-
-    def _all_records(self) -> list[CheckpointRecord]:
-        """List all checkpoints that can be opened; the others are told of by the store's own verification."""
-        try:
-            return self._store.list_checkpoints(CheckpointQuery())
-        except IntegrityError:
-            found: list[CheckpointRecord] = []
-            for checkpoint_id in self._store.iter_checkpoint_ids():
-                with suppress(IntegrityError):
-                    found += self._store.list_checkpoints(CheckpointQuery(id=checkpoint_id))
-            return found
 
     def of(self, record: CheckpointRecord) -> str:
         """Return the snapshot of a checkpoint, fetched if need be; raises when it has none."""
@@ -371,6 +360,18 @@ class ProjectFiles:
         have = self.workspace.snapshots()
         packs = self._store.read_packs(commit, have=have)
         self.workspace.import_packs(commit, (one.data for one in packs))
+
+
+def all_records(store: Store) -> list[CheckpointRecord]:
+    """List all checkpoints that can be opened; the others are told of by the store's own verification."""
+    try:
+        return store.list_checkpoints(CheckpointQuery())
+    except IntegrityError:
+        found: list[CheckpointRecord] = []
+        for checkpoint_id in store.iter_checkpoint_ids():
+            with suppress(IntegrityError):
+                found += store.list_checkpoints(CheckpointQuery(id=checkpoint_id))
+        return found
 
 
 def storable(path: str) -> str | bytes:

@@ -65,5 +65,9 @@ class PackStore(ABC):
         """
 
     @abstractmethod
+    def pack_needs(self) -> dict[str, tuple[str, ...]]:
+        """Return the commits whose packs are stored, each with those whose packs its own needs."""
+
+    @abstractmethod
     def pack_usage(self) -> PackReport:
         """Count the packs of the tenant and their bytes."""

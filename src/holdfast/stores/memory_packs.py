@@ -94,6 +94,10 @@ class MemoryPacks(MemoryTables):
         if snapshots:
             self._remove_packs(packs_below(snapshots, self._needs()))
 
+    def pack_needs(self) -> dict[str, tuple[str, ...]]:
+        with self._open():
+            return self._needs()
+
     def pack_usage(self) -> PackReport:
         with self._open():
             size = sum(len(pack.data) for pack, _ in self._packs.values())

@@ -59,6 +59,9 @@ class PostgresPacks(PostgresAccess):
         )
         return PackReport(packs, size)
 
+    def pack_needs(self) -> dict[str, tuple[str, ...]]:
+        return needs_in(self._rows("packs.needs", again=True))
+
     def pack_usage(self) -> PackReport:
         [(packs, size)] = self._rows("packs.usage", again=True)
         return PackReport(packs, size)

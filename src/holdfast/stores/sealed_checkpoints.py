@@ -206,5 +206,8 @@ class SealedCheckpoints(SealedAccess):
     def sweep_packs(self, *, dry_run: bool = False) -> PackReport:
         return self.inner.sweep_packs(dry_run=dry_run)
 
+    def pack_needs(self) -> dict[str, tuple[str, ...]]:
+        return self.inner.pack_needs()
+
     def pack_usage(self) -> PackReport:
         return self.inner.pack_usage()

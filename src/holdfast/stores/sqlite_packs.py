@@ -123,6 +123,9 @@ class SqlitePacks(SqliteAccess):
         if packs:
             self._remove_packs(connection, lambda row: row[0] in packs)
 
+    def pack_needs(self) -> dict[str, tuple[str, ...]]:
+        return needs_in(self._rows("sqlite.packs.all", (self.tenant,)))
+
     def pack_usage(self) -> PackReport:
         ((packs, size),) = self._rows("packs.usage", (self.tenant,))
         return PackReport(packs, size)

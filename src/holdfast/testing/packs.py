@@ -94,6 +94,7 @@ class PackContract(Contract):
         assert store.find_packs([A, D, commit("unknown")]) == {A, D}
         assert store.find_packs([]) == set()
         assert store.pack_usage() == PackReport(4, 36 + 4 * self.pack_overhead)
+        assert store.pack_needs() == {A: (), B: (A,), C: (A,), D: (B, C)}
 
     def test_a_long_chain_comes_back_in_order(self, store: Store) -> None:
         chain = [commit(f"link {number}") for number in range(1500)]
@@ -178,6 +179,7 @@ class PackContract(Contract):
     def test_tenants_have_packs_of_their_own(self, store: Store, neighbour: Store) -> None:
         store.put_pack(A, needs=[], data=b"ours")
         assert neighbour.find_packs([A]) == set()
+        assert neighbour.pack_needs() == {}
         with pytest.raises(PackMissing):
             neighbour.put_pack(B, needs=[A], data=b"")
         assert neighbour.put_pack(A, needs=[], data=b"theirs") is True

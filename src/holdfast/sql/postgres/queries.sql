@@ -553,6 +553,10 @@ WHERE holdfast.as_tenant(%(tenant)s) LIMIT %(limit)s::bigint;
 SELECT w.data FROM holdfast.workspace_packs AS w
 WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND w.commit_id = %(commit)s;
 
+-- name: packs.needs
+SELECT w.commit_id, w.needs::text FROM holdfast.workspace_packs AS w
+WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
+
 -- name: packs.usage
 SELECT count(*), coalesce(sum(octet_length(w.data)), 0)::bigint
 FROM holdfast.workspace_packs AS w WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
