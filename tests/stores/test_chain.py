@@ -154,6 +154,33 @@ def test_an_altered_column_of_postgres_is_refused(
         postgres.copy_session(owner.id, session())
 
 
+@pytest.mark.parametrize("column", ["tenant", "session_id", "agent_id"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_row_that_was_given_to_another_is_refused(
+    kind: str, column: str, request: pytest.FixtureRequest
+) -> None:
+    store: Store = request.getfixturevalue("store" if kind == "sqlite" else "postgres")
+    owner, other = (store.create_session(session()) for _ in range(2))
+    record = store.put(full(owner.id)).record
+    assert owner.agent_id != other.agent_id
+    given = {"tenant": "theirs", "session_id": other.id, "agent_id": other.agent_id}[column]
+    change = f"UPDATE session_checkpoints SET {column} = '{given}' WHERE id = '{record.id}'"
+    theirs: Store = store
+    if isinstance(store, SqliteStore):
+        run_sqlite(store, change)
+        theirs = SqliteStore(store.path, tenant="theirs")
+    else:
+        url = request.getfixturevalue("postgres_url")
+        with connect(url) as connection:
+            # An agent is one tenant's, and so the foreign key would refuse it.
+            connection.execute("SET session_replication_role = replica")
+            connection.execute(change.encode())
+            connection.commit()
+        theirs = PostgresStore(url, tenant="theirs")
+    with theirs, pytest.raises(CheckpointAltered, match=record.id):
+        (theirs if column == "tenant" else store).read_payload(record.id)
+
+
 def test_a_row_whose_id_was_altered_is_refused_and_not_looked_for_without_end(
     store: SqliteStore,
 ) -> None:
