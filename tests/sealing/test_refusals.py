@@ -29,7 +29,7 @@ from holdfast.state.document import write_manifest
 from holdfast.state.refs import digest_of
 from holdfast.stores import open_store
 from holdfast.stores.sealed import SealedStore
-from holdfast.testing.drafts import checkpoint, session, write
+from holdfast.testing.drafts import agent, checkpoint, session, write
 
 STATE = {"secret": "correct horse", "messages": [{"role": "user", "content": "x" * 900}] * 9}
 MARKED = {"$sealed": "sealed:"}
@@ -109,6 +109,11 @@ def test_plain_text_in_a_sealed_store_is_refused_wherever_it_stands(sealed: Seal
     plain.put_pack("a" * 40, needs=[], data=b"PACK")
     with pytest.raises(PlaintextRefused):
         list(sealed.read_packs("a" * 40))
+    worker = plain.create_agent(agent(metadata={"note": "plain"}))
+    with pytest.raises(PlaintextRefused):
+        sealed.find_agent(worker.id)
+    with pytest.raises(PlaintextRefused):
+        sealed.list_agents()
     plain.update_session(owner.id, task_description="plain")
     with pytest.raises(PlaintextRefused):
         sealed.find_session(owner.id)
@@ -320,6 +325,8 @@ def test_the_file_shows_nothing_of_what_was_saved(tmp_path: Path, ring: KeyRing)
     canary = "canary-5150"
     long = f"{canary} and more of it. " * 400
     with open_store(path, keys=ring) as store:
+        worker = store.create_agent(agent(metadata={"note": canary}))
+        store.update_agent(worker.id, metadata={"again": canary})
         draft = session(task_description=canary, metadata={"note": canary})
         owner = store.create_session(draft)
         encoded = StateEncoder().encode({"small": canary, "long": long, "list": [long] * 40})
@@ -335,7 +342,11 @@ def test_the_file_shows_nothing_of_what_was_saved(tmp_path: Path, ring: KeyRing)
         ).record.id
         store.append_log(owner.id, "info", canary, {"data": canary})
         store.update_session(owner.id, status="paused", pause_reason=canary)
-        store.put_writes(session(id=owner.id), "", "e", [write(contents=[long.encode()])])
+        small = StateEncoder().encode({"value": canary})
+        pending = write(manifest=small.manifest, contents=[long.encode()])
+        store.put_writes(session(id=owner.id), "", "e", [pending])
+        done = EffectOutcome("done", small.manifest, small.refs, small.chunks)
+        store.begin_effect(NewEffect(owner.id, "pay", 0, "pay", b"", new_id(), done))
         outcome = EffectOutcome("failed", error={"message": canary})
         digest = digest_of(canary.encode())
         key = f"charge#{digest[1:].hex()[:32]}"
