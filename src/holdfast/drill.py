@@ -124,7 +124,7 @@ class _Drill:
     def round(self, chance: random.Random) -> None:
         """Let a worker work, kill it, and look at what is there."""
         report = self._report
-        allowed = self._work(chance)
+        allowed, ended = self._work(chance)
         report.kills += 1
         began = time.perf_counter()
         try:
@@ -132,7 +132,7 @@ class _Drill:
                 session = manager.resume_session(self._session_id)
                 found = session.state["n"]
                 report.context_seconds.append(time.perf_counter() - began)
-                problem = self._problem(manager, session, found, allowed)
+                problem = ended or self._problem(manager, session, found, allowed)
         except HoldfastError as error:
             found, problem = self._expected, f"{type(error).__name__}: {error}"
         if problem is None:
@@ -141,8 +141,11 @@ class _Drill:
             report.problems.append(f"kill {report.kills}: {problem}")
         self._expected = found
 
-    def _work(self, chance: random.Random) -> set[int]:
-        """Run a worker until its end and return the states that it may have left."""
+    def _work(self, chance: random.Random) -> tuple[set[int], str | None]:
+        """Run a worker until its end and return the states that it may have left.
+
+        One that was not there any more to be killed has failed: why, is returned too.
+        """
         command = [sys.executable, "-m", "holdfast.drill", self._url, str(self._project)]
         command += [self._session_id, str(chance.getrandbits(32))]
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -159,7 +162,8 @@ class _Drill:
             worker.wait(_WORKER_SECONDS)
             if worker.stdout is not None:
                 worker.stdout.close()
-        return allowed
+        ended = worker.returncode >= 0
+        return allowed, f"the worker ended with {worker.returncode}" if ended else None
 
     def _take(self, line: str, allowed: set[int]) -> set[int]:
         """Take one line of the ledger into account; a torn one was not acknowledged."""
@@ -193,14 +197,14 @@ class _Drill:
         held = manager.workspace.read(latest.workspace_commit or "", _COUNTER).decode().strip()
         if int(held) != latest.state["n"]:
             return f"the checkpoint of state {latest.state['n']} holds the files of {held}"
-        return None
+        return next(iter(manager.store.check_structure()), None)
 
     def conclude(self) -> None:
         """Read everything back at the end."""
         report = self._report
         with self._open() as manager:
             session = manager.get_session(self._session_id)
-            report.damaged = len(manager.verify().damaged)
+            report.damaged = len(manager.verify(deep=True).damaged)
             for checkpoint_id, n in self._saved.items():
                 saved = session.get_checkpoint(checkpoint_id)
                 held = manager.workspace.read(saved.workspace_commit or "", _COUNTER)

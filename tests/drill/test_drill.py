@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from holdfast import SessionManager
 from holdfast.cli.group import holdfast
 from holdfast.drill import DrillReport, run_drill
+from holdfast.stores.sqlite import SqliteStore
 
 
 def check(report: DrillReport, kills: int) -> None:
@@ -22,6 +24,20 @@ def check(report: DrillReport, kills: int) -> None:
 
 def test_some_kills_on_an_embedded_store() -> None:
     check(run_drill(kills=8, seed=1), 8)
+
+
+def test_a_worker_that_fails_and_a_structure_that_is_damaged_are_no_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SqliteStore, "check_structure", lambda _: ["an index is damaged"])
+    report = run_drill(kills=2, seed=1)
+    assert (report.recovered, report.damaged) == (0, 1)
+    assert report.problems == [f"kill {number}: an index is damaged" for number in (1, 2)]
+    monkeypatch.undo()
+    monkeypatch.setattr("holdfast.drill.sys.executable", shutil.which("true"))
+    report = run_drill(kills=2, seed=1)
+    assert report.recovered == 0
+    assert report.problems == [f"kill {number}: the worker ended with 0" for number in (1, 2)]
 
 
 def test_some_kills_on_postgresql_leave_nothing_behind(postgres_url: str) -> None:
