@@ -235,7 +235,13 @@ def test_other_projects_go_on_while_one_is_damaged(tmp_path: Path) -> None:
         fill(tmp_path / name / "sessions.db")
     path = tmp_path / "one" / "sessions.db"
     ruin(path, *pages_of(path, "session_checkpoints"))
-    with SessionManager.open(tmp_path / "two" / "sessions.db", project_dir=tmp_path) as manager:
+    # In one process, while the other is open and fails.
+    with (
+        SessionManager.open(path, project_dir=tmp_path) as damaged,
+        SessionManager.open(tmp_path / "two" / "sessions.db", project_dir=tmp_path) as manager,
+    ):
+        with pytest.raises(NotADatabase):
+            damaged.resume_session("first")
         assert manager.verify().ok
         assert manager.resume_session("first").save_checkpoint("goes on", state={}).id
 

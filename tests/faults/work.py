@@ -92,7 +92,7 @@ def missing(path: Path, ledger: Ledger) -> list[str]:
         SessionManager.open(path, project_dir=path.parent, workspace=False) as manager,
         SQLiteCheckpointSaver(path) as saver,
     ):
-        found = [f"{one.checkpoint_id}: {one.reason}" for one in manager.verify().damaged]
+        found = [f"{one.what}: {one.reason}" for one in manager.verify(deep=True).damaged]
         if not acknowledged:
             return found
         session = manager.get_session(_SESSION)
