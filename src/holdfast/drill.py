@@ -67,7 +67,9 @@ class DrillReport:
             "repeated_effects": self.repeated_effects,
             "unknown_effects": self.unknown_effects,
             "damaged_checkpoints": self.damaged,
-            "seconds_to_context": round(mean(self.context_seconds), 4) if self.kills else None,
+            "seconds_to_context": (
+                round(mean(self.context_seconds), 4) if self.context_seconds else None
+            ),
             "mean_checkpoint_bytes": (
                 round(mean(self.checkpoint_bytes)) if self.checkpoint_bytes else None
             ),

@@ -78,3 +78,14 @@ def test_the_command_prints_the_figures_and_fails_below_the_target(
     assert failed.exit_code == 1
     assert "50.0%" in failed.output
     assert CliRunner().invoke(holdfast, ["drill", "--target", "50"]).exit_code == 0
+
+    def nothing(*_: object, **__: object) -> DrillReport:
+        return DrillReport(kills=1, problems=["kill 1: lost"])
+
+    monkeypatch.setattr("holdfast.cli.commands.drill.run_drill", nothing)
+    failed = CliRunner().invoke(holdfast, ["drill"])
+    assert failed.exit_code == 1
+    assert "0.0%" in failed.output
+    assert "kill 1: lost" in failed.output
+    answered = CliRunner().invoke(holdfast, ["drill", "--json"])
+    assert json.loads(answered.stdout)["drill"]["seconds_to_context"] is None

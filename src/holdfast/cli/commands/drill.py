@@ -6,6 +6,7 @@ import click
 
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, print_line, size
+from holdfast.cli.progress import progress_bar
 from holdfast.drill import DrillReport, run_drill
 
 
@@ -25,16 +26,19 @@ from holdfast.drill import DrillReport, run_drill
 def command(common: Common, kills: int, target: float, seed: int | None) -> None:
     """Kill a worker again and again, and count what comes back.
 
-    It is killed with SIGKILL at random moments of saves, steps, pauses and rollbacks. It works in a directory of its own: on an embedded store, or with --url on yours, in a session of its
-    own that is erased afterwards. Fails when fewer than --target per cent of the kills were recovered
-    from, or anything acknowledged was lost, repeated or damaged.
+    It is killed with SIGKILL at random moments of saves, steps, pauses and rollbacks. It works in a
+    directory of its own: on an embedded store, or with --url on yours, in a session of its own that is
+    erased afterwards. Fails when fewer than --target per cent of the kills were recovered from, or
+    anything acknowledged was lost, repeated or damaged.
 
     \b
     Examples:
       holdfast drill --kills 50
       holdfast drill --url postgresql://localhost/agents --json
     """
-    report = run_drill(common.url, kills=kills, seed=seed)
+    with progress_bar("killing", quiet=common.json) as bar:
+        told = None if bar is None else lambda done: bar(done, kills)
+        report = run_drill(common.url, kills=kills, seed=seed, progress=told)
     if common.json:
         answer({"drill": report.to_document()})
     else:
@@ -47,7 +51,8 @@ def command(common: Common, kills: int, target: float, seed: int | None) -> None
 def _show(report: DrillReport) -> None:
     figures = report.to_document()
     print_line(("recovered ", "dim"), (f"{report.rate:.1%}", "bold"), f" of {report.kills} kills")
-    print_line(("time to context ", "dim"), f"{1000 * figures['seconds_to_context']:.0f} ms")
+    if (seconds := figures["seconds_to_context"]) is not None:
+        print_line(("time to context ", "dim"), f"{1000 * seconds:.0f} ms")
     print_line(("mean checkpoint ", "dim"), size(figures["mean_checkpoint_bytes"] or 0))
     print_line(
         ("saves ", "dim"), f"{report.acknowledged} acknowledged, {report.lost} lost, ",
