@@ -43,6 +43,18 @@ def test_it_saves_what_still_verifies(cli: CommandLine) -> None:
     assert "saved" in told.out
 
 
+def test_it_names_sessions_that_their_checkpoints_brought_back(cli: CommandLine) -> None:
+    path = database(cli)
+    ruin(path, *pages_of(path, "sessions"))
+    refused = cli("verify")
+    assert refused.code == 6
+    assert "holdfast doctor --salvage NEW" in refused.err
+    told = cli("doctor", "--salvage", "saved.db")
+    assert told.code == 5
+    assert "lost    3 unreadable rows of sessions\n" in told.out
+    assert "remade  session first from its checkpoints: its own row was lost\n" in told.out
+
+
 def test_a_log_whose_database_is_empty_is_found_kept_and_saved(cli: CommandLine) -> None:
     path = cli.project / ".agents" / "sessions.db"
     path.parent.mkdir(mode=0o700)

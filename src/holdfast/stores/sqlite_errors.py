@@ -93,7 +93,8 @@ ADVICE: Final[dict[type[HoldfastError], str]] = {
     StoreReadOnly: "The file or its directory cannot be written. Nothing was changed: check the "
     "permissions.",
     NotADatabase: "This is no Holdfast database, or it is damaged. Nothing was changed: give "
-    "another path, or restore the file from a copy.",
+    "another path, save what still verifies (holdfast doctor --salvage NEW), or restore the file from a "
+    "copy.",
     KeyRequired: "Nothing was stored: set HOLDFAST_KEY or HOLDFAST_KEY_FILE and repeat.",
     StoreUnavailable: "The file cannot be used. Nothing was changed: check the path and the disk.",
 }

@@ -79,7 +79,10 @@ def _salvage(common: Common, target: Path) -> SalvageReport:
     for one in report.lost:
         print_line(("lost    ", "bold red"), f"{one_line(one.what)}: {one_line(one.reason)}")
     for table, count in report.lost_rows.items():
-        print_line(("lost    ", "bold red"), f"{count:,} unreadable rows of {table}")
+        print_line(("lost    ", "bold red"), f"{plural(count, 'unreadable row')} of {table}")
+    for session_id in report.remade_sessions:
+        text = f"session {one_line(session_id)} from its checkpoints: its own row was lost"
+        print_line(("remade  ", "bold yellow"), text)
     print_line(
         ("saved   ", "bold green"),
         f"{plural(report.checkpoints, 'checkpoint')} of {plural(report.sessions, 'session')}, "
