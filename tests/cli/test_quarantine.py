@@ -53,8 +53,12 @@ def test_log_marks_what_is_in_quarantine(cli: CommandLine, session: Session) -> 
 def test_gc_says_that_it_frees_nothing(cli: CommandLine, session: Session) -> None:
     assert "quarantine" not in cli.ok("gc")
     damage(cli, "n1")
-    assert "\n1 checkpoint in quarantine: nothing is freed" in cli.ok("gc")
+    said = cli.ok("gc")
+    assert "\n1 checkpoint in quarantine: nothing is freed" in said
+    assert "delete_checkpoint()" in said
     assert cli.json("gc", "--dry-run")["gc"]["in_quarantine"] == 1
+    session.delete_checkpoint("n1")
+    assert "quarantine" not in cli.ok("gc")
 
 
 def test_sessions_counts_what_is_in_quarantine(

@@ -85,6 +85,38 @@ def test_keys_that_others_may_get_at_are_named(
     assert found.advice == (None if level == "ok" else f"chmod go= {file}")
 
 
+def test_a_sealed_store_is_called_so_and_keys_inside_of_the_project_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, inside, outside = (tmp_path / name for name in ("p", "p/mine.keys", "mine.keys"))
+    project.mkdir()
+    new_key_file(outside)
+    inside.symlink_to(outside)
+    monkeypatch.setenv("HOLDFAST_KEY_FILE", str(inside))
+    SessionManager.open(project_dir=project).close()
+    found = look(project)
+    assert found["store"].text.endswith("0 sessions, sealed")
+    assert "keys" not in found
+    inside.unlink()
+    outside.rename(inside)
+    found = look(project)
+    assert found["keys"].level == "warning"
+    assert found["keys"].text.startswith(f"{inside} lies in the project")
+
+
+def test_what_is_in_quarantine_is_counted(project: Path) -> None:
+    path = project / ".agents" / "sessions.db"
+    assert "quarantine" not in look(project)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE session_checkpoints SET label = 'x' WHERE name = 'step-1'")
+    connection.close()
+    with SessionManager.open(project_dir=project, workspace=False) as manager:
+        assert len(manager.verify(deep=True).quarantined) == 3
+    found = look(project)["quarantine"]
+    assert found.level == "warning"
+    assert found.text.startswith("3 checkpoints failed verification")
+
+
 def test_a_key_file_that_is_not_there_is_told_by_the_store(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from holdfast.config import Config, without_password
 from holdfast.doctor.finding import Finding, Level
 from holdfast.doctor.locks import look_at_snapshot_locks, look_at_waits, look_at_write_lock
 from holdfast.doctor.places import (
+    look_at_key_file,
     look_at_links,
     look_at_permissions,
     look_at_room,
@@ -29,7 +30,7 @@ from holdfast.doctor.places import (
 )
 from holdfast.errors import HoldfastError, IntegrityError, NotADatabase, StoreBusy, StoreUnavailable
 from holdfast.leases import describe_holder
-from holdfast.model import SessionQuery
+from holdfast.model import CheckpointQuery, SessionQuery
 from holdfast.processes import owner_name
 from holdfast.sessions import SessionManager
 from holdfast.sessions.unfinished import is_abandoned
@@ -61,6 +62,7 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
     found.append(_project(config))
     found += look_at_links(config)
     found += look_at_permissions(config)
+    found += look_at_key_file(config)
     found.append(look_at_room(config))
     try:
         with open_manager() as manager:
@@ -163,7 +165,8 @@ def _locks(store: Store) -> Iterator[Finding]:
 def _store(manager: SessionManager) -> Iterator[Finding]:
     store = manager.store
     sessions, unreadable = read_sessions(store, SessionQuery())
-    text = f"opens, its schema is current, {_count(len(sessions), 'session')}"
+    sealed = "" if store.read_seal() is None else ", sealed"
+    text = f"opens, its schema is current, {_count(len(sessions), 'session')}{sealed}"
     yield Finding("store", "ok", text)
     if unreadable:
         yield Finding(
@@ -173,6 +176,7 @@ def _store(manager: SessionManager) -> Iterator[Finding]:
     if path is not None:
         yield _structure(path)
     yield _leases(store)
+    yield from _quarantine(store)
     try:
         usage = manager.file_usage()
         unheld = manager.count_unheld()
@@ -206,6 +210,17 @@ def _leases(store: Store) -> Finding:
         return Finding("leases", "ok", "nobody holds a session")
     who = ", ".join(f"{one.session_id} by {owner_name(one.owner)}" for one in leases[:_SHOWN])
     return Finding("leases", "ok", f"held: {who}{_more(leases)}")
+
+
+def _quarantine(store: Store) -> Iterator[Finding]:
+    count = len(store.list_checkpoints(CheckpointQuery(quarantined=True)))
+    if count:
+        yield Finding(
+            "quarantine",
+            "warning",
+            f"{_count(count, 'checkpoint')} failed verification, neither loaded nor resumed from",
+            "holdfast status, which says what resuming goes on from",
+        )
 
 
 def _more(found: Sequence[object]) -> str:

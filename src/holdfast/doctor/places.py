@@ -99,6 +99,21 @@ def look_at_permissions(config: Config) -> Iterator[Finding]:
         yield Finding("permissions", "ok", "what is stored here is for its owner only")
 
 
+def look_at_key_file(config: Config) -> Iterator[Finding]:
+    """Tell of keys that lie among what they seal: whoever has the one has the other."""
+    key = _key_file()
+    if key is None or not key.exists():
+        return
+    real, project = key.resolve(), config.project_dir.resolve()
+    if real.is_relative_to(project):
+        yield Finding(
+            "keys",
+            "warning",
+            f"{key} lies in the project: its files are saved as they are, keys too",
+            "move it elsewhere and set HOLDFAST_KEY_FILE to that place",
+        )
+
+
 def look_at_room(config: Config) -> Finding:
     """Tell how much room the disks have on which states and files are kept."""
     places = {"files": _existing(snapshots_of(config))}
@@ -148,11 +163,17 @@ def _places(config: Config) -> Iterator[Path]:
     yield _hooks(config)
     yield config.project_dir / AGENTS_DIR / REDACTION_KEY
     yield FallbackLog(config.project_dir).path
+    if (key := _key_file()) is not None:
+        yield key
+
+
+def _key_file() -> Path | None:
     # What is wrong with it the store says: a home of nobody is no error of ours.
     with suppress(InputError, RuntimeError):
         key = key_in_environment()
         if isinstance(key, Path):
-            yield key.expanduser()
+            return key.expanduser()
+    return None
 
 
 def _existing(path: Path) -> Path:
