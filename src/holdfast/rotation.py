@@ -60,7 +60,7 @@ def _batches(sealed: SealedStore, again: Resealing) -> Iterator[int]:
     change = again.change(CHECKPOINTS)
     # Not by their rows, one of which may be damaged.
     for session in sealed.session_usage():
-        yield sealed.reseal_checkpoints(session.session_id, change)
+        yield sealed.reseal_checkpoints(session.session_id, change, look_only=again.look_only)
     # Last: as long as anything has an old key, that key is needed anyway.
     yield _seal(sealed, again)
 
@@ -69,7 +69,9 @@ def _table(sealed: SealedStore, again: Resealing, table: Table) -> Iterator[int]
     change = again.change(table)
     after: tuple[Any, ...] | None = ()
     while after is not None:
-        after, count = sealed.reseal(table, change, after=after, limit=_BATCH)
+        after, count = sealed.reseal(
+            table, change, after=after, limit=_BATCH, look_only=again.look_only
+        )
         yield count
 
 

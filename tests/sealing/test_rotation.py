@@ -14,13 +14,20 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.crypto import KeyRing
-from holdfast.errors import CheckpointAltered, InvalidConfiguration, InvalidUrl, WrongKey
+from holdfast.errors import (
+    AccessDenied,
+    CheckpointAltered,
+    InvalidConfiguration,
+    InvalidUrl,
+    WrongKey,
+)
 from holdfast.rotation import count_keys, rotate
 from holdfast.state import StateEncoder
 from holdfast.stores import open_store
 from holdfast.stores.chain import breaks
 from holdfast.stores.sealed import SealedStore
 from holdfast.testing.drafts import agent, checkpoint, session, write
+from tests.stores.postgres_roles import role_of
 
 STATE: dict[str, Any] = {"text": "secret " * 3000, "list": [f"line {n}" * 40 for n in range(90)]}
 
@@ -201,6 +208,33 @@ def test_the_key_of_the_seal_is_counted_as_needed(url: str, ring: KeyRing) -> No
         assert rotate(store).changed == 1
         assert count_keys(store).old_values == 0
     open_store(url, keys=both.only(set())).close()
+
+
+def test_values_are_counted_beside_a_writer(tmp_path: Path, ring: KeyRing) -> None:
+    path = tmp_path / "sealed.db"
+    fill(str(path), ring)
+    with open_store(path, keys=ring, busy_timeout=0.1) as store:
+        before = count_keys(store)
+        writer = apsw.Connection(str(path))
+        writer.execute("BEGIN IMMEDIATE")
+        assert count_keys(store) == before
+        writer.close()
+
+
+def test_values_are_counted_by_a_role_that_may_not_change_logs(
+    postgres_url: str, ring: KeyRing
+) -> None:
+    reading = f"{postgres_url}&options=-c%20default_transaction_read_only%3Don"
+    with role_of(postgres_url, "app") as url:
+        fill(url, ring)
+        with open_store(postgres_url, keys=ring) as store:
+            before = count_keys(store)
+        with open_store(reading, keys=ring, create=False) as store:
+            assert count_keys(store) == before
+        with open_store(url, keys=ring.rotated()) as store:
+            assert count_keys(store).values == before.values
+            with pytest.raises(AccessDenied):
+                rotate(store)
 
 
 def test_a_rotation_killed_before_the_seal_is_not_done(

@@ -127,17 +127,20 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
         """
 
     def reseal(
-        self, table: Table, change: Change, *, after: Row, limit: int
+        self, table: Table, change: Change, *, after: Row, limit: int, look_only: bool = False
     ) -> tuple[Row | None, int]:
         """Let ``change`` see the next rows of a table, and store what it returns, in one transaction.
 
         Rows come in the order of their keys, so many after the key ``after``. Returns the last key,
-        None when there are no more, and how many rows were changed. Raises `InvalidUrl` for a store that
-        ends with its process.
+        None when there are no more, and how many rows were changed. With ``look_only``, ``change``
+        returns nothing, no row is locked, and who may only read may do it. Raises `InvalidUrl` for a store
+        that ends with its process.
         """
         raise InvalidUrl(f"{self.url} is gone when its process ends; there is nothing to seal anew")
 
-    def reseal_checkpoints(self, session_id: str, change: Change) -> int:
+    def reseal_checkpoints(
+        self, session_id: str, change: Change, *, look_only: bool = False
+    ) -> int:
         """Do the same with all checkpoints of a session at once, and return how many were changed."""
         raise InvalidUrl(f"{self.url} is gone when its process ends; there is nothing to seal anew")
 

@@ -37,7 +37,7 @@ class PostgresSealing(PostgresChain):
         return str(standing)
 
     def reseal(
-        self, table: Table, change: Change, *, after: Row, limit: int
+        self, table: Table, change: Change, *, after: Row, limit: int, look_only: bool = False
     ) -> tuple[Row | None, int]:
         columns = [*table.key, *table.beside, *table.sealed]
         keys = ", ".join(f"t.{name}" for name in table.key)
@@ -48,6 +48,7 @@ class PostgresSealing(PostgresChain):
             columns=", ".join(_read(table, name) for name in columns),
             following=following,
             keys=keys,
+            locked="" if look_only else "FOR UPDATE",
         )
         write = self._sql["reseal.row"].format(
             table=table.name,
@@ -73,14 +74,20 @@ class PostgresSealing(PostgresChain):
 
         return self._link.run(work, again=True)
 
-    def reseal_checkpoints(self, session_id: str, change: Change) -> int:
+    def reseal_checkpoints(
+        self, session_id: str, change: Change, *, look_only: bool = False
+    ) -> int:
         key = {"session_id": session_id}
 
         def work(connection: AnyConnection) -> int:
             with connection.transaction():
                 self._begin(connection)
                 # The session's row is the lock that puts wait for.
-                standing = self._of_chain(connection, "postgres.reseal.session", **key)
+                standing = (
+                    []
+                    if look_only
+                    else self._of_chain(connection, "postgres.reseal.session", **key)
+                )
                 moved: dict[bytes, bytes] = {}
                 changed = 0
                 for id_, *_ in self._of_chain(connection, "chain.links", **key):

@@ -34,12 +34,14 @@ class SealedStore(SealedTransfer):
         return self.inner.write_seal(seal, instead_of=instead_of)
 
     def reseal(
-        self, table: Table, change: Change, *, after: Row, limit: int
+        self, table: Table, change: Change, *, after: Row, limit: int, look_only: bool = False
     ) -> tuple[Row | None, int]:
-        return self.inner.reseal(table, change, after=after, limit=limit)
+        return self.inner.reseal(table, change, after=after, limit=limit, look_only=look_only)
 
-    def reseal_checkpoints(self, session_id: str, change: Change) -> int:
-        return self.inner.reseal_checkpoints(session_id, change)
+    def reseal_checkpoints(
+        self, session_id: str, change: Change, *, look_only: bool = False
+    ) -> int:
+        return self.inner.reseal_checkpoints(session_id, change, look_only=look_only)
 
     # Upkeep ----------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class Resealing:
         self._seal = seal
         self._tenant = seal.tenant
         self.sums = Sums(seal.names.digest_row, seal.tenant)
-        self._look_only = look_only
+        self.look_only = look_only
         self.keys: Counter[str] = Counter()
         # By their names: a batch whose transaction failed is looked at twice.
         self._damaged: dict[tuple[str, Row], DamagedRow] = {}
@@ -136,7 +136,7 @@ class Resealing:
                 noted.broken.insert(0, altered)
             if noted.broken:
                 self._damaged[table.name, place] = _damaged(table, place, noted.broken[0])
-            stays = self._look_only or altered is not None or noted.unopened or noted.broken
+            stays = self.look_only or altered is not None or noted.unopened or noted.broken
             return fresh if noted.old and not stays else None
 
         return change
@@ -206,7 +206,7 @@ class Resealing:
             return stored
         self.keys[key_id] += 1
         self._row.old = self._row.old or key_id != self._seal.current
-        if self._look_only:
+        if self.look_only:
             return stored
         return self._seal.envelopes.seal(opened, what, self._tenant, *to)
 

@@ -37,7 +37,7 @@ class SqliteSealing(SqliteChain):
         return self._file.write(write)
 
     def reseal(
-        self, table: Table, change: Change, *, after: Row, limit: int
+        self, table: Table, change: Change, *, after: Row, limit: int, look_only: bool = False
     ) -> tuple[Row | None, int]:
         names = ", ".join((*table.key, *table.beside, *table.sealed))
         keys = ", ".join(table.key)
@@ -63,9 +63,11 @@ class SqliteSealing(SqliteChain):
             last = rows[-1][: len(table.key)] if len(rows) == limit else None
             return last, changed
 
-        return self._file.write(work)
+        return self._file.read_consistently(work) if look_only else self._file.write(work)
 
-    def reseal_checkpoints(self, session_id: str, change: Change) -> int:
+    def reseal_checkpoints(
+        self, session_id: str, change: Change, *, look_only: bool = False
+    ) -> int:
         key = (self.tenant, session_id)
 
         def work(connection: apsw.Connection) -> int:
@@ -78,7 +80,7 @@ class SqliteSealing(SqliteChain):
                     self._set_chain(connection, session_id, length, moved[head])
             return changed
 
-        return self._file.write(work)
+        return self._file.read_consistently(work) if look_only else self._file.write(work)
 
     def _reseal_link(
         self, connection: apsw.Connection, id_: str, change: Change, moved: dict[bytes, bytes]

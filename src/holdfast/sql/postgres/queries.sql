@@ -570,7 +570,7 @@ SELECT holdfast.seal_tenant(%(tenant)s, %(seal)s, %(instead_of)s);
 
 -- name: reseal.rows
 SELECT {columns} FROM holdfast.{table} AS t
-WHERE t.tenant = %(tenant)s {following} ORDER BY {keys} LIMIT %(limit)s FOR UPDATE;
+WHERE t.tenant = %(tenant)s {following} ORDER BY {keys} LIMIT %(limit)s {locked};
 
 -- name: reseal.row
 UPDATE holdfast.{table} AS t SET {values} WHERE t.tenant = %(tenant)s AND {row};
