@@ -336,7 +336,7 @@ def test_a_users_own_kind_comes_back_from_within_a_value(
 )
 def test_wrong_settings_are_refused(opened: Open, project: Path, text: str) -> None:
     write_settings(project, text)
-    with pytest.raises(InvalidConfiguration):
+    with pytest.raises(InvalidConfiguration, match=r"^\S+/\.agents/holdfast\.toml: .*redaction"):
         opened(redact=True)
 
 

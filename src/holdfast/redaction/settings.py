@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from holdfast.config import (
     AGENTS_DIR,
+    CONFIG_FILE,
     REDACTION_KEY,
     PatternSettings,
     RedactionSettings,
@@ -58,9 +59,13 @@ def redactor_for(redact: Redact, settings: RedactionSettings, project_dir: Path)
         return None
     from holdfast.redaction.redactor import Redactor
 
-    rules = [_rule(one) for one in settings.patterns]
-    if settings.kinds is not None:
-        _check_kinds(settings.kinds, rules)
+    try:
+        rules = [_rule(one) for one in settings.patterns]
+        if settings.kinds is not None:
+            _check_kinds(settings.kinds, rules)
+    except InvalidConfiguration as error:
+        file = project_dir / AGENTS_DIR / CONFIG_FILE
+        raise InvalidConfiguration(f"{file}: {error}") from None
     return Redactor(
         key_of(settings, project_dir), kinds=settings.kinds, extra=rules, allow=settings.allow
     )
