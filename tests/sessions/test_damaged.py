@@ -1,5 +1,6 @@
 """Sessions whose stored checkpoints are damaged: fail closed, and go on from the last good one."""
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -249,3 +250,25 @@ def test_a_fork_of_what_is_damaged_is_refused_and_the_last_good_one_named(
         assert raised.value.last_good == good.id
         assert [one.id for one in manager.list_sessions()] == [session.id]
         assert session.fork("n0").state == session.load_checkpoint("n0").state
+
+
+def test_damaged_objects_of_files_are_stored_again_after_a_deep_verification(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("the same all along\n")
+    with SessionManager.open(tmp_path / "s.db", project_dir=tmp_path) as manager:
+        session = manager.create_session("implementer")
+        session.save_checkpoint("one", state={})
+        objects = manager.workspace.store_dir / "objects"
+        for path in objects.rglob("*"):
+            if path.is_file() and b"the same" in zlib.decompress(path.read_bytes()):
+                path.chmod(0o600)
+                path.write_bytes(b"damaged")
+        # It needs the same object, and finds one of that name.
+        session.save_checkpoint("two", state={})
+        assert manager.verify().damaged_checkpoints == 2
+        session.save_checkpoint("three", state={})
+        assert manager.verify().damaged_checkpoints == 3
+        assert manager.verify(deep=True).damaged_checkpoints == 3
+        session.save_checkpoint("four", state={})
+        assert manager.verify(deep=True).ok

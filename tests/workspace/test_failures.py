@@ -119,6 +119,31 @@ def test_a_damaged_pack_touches_nothing(damage: Callable[[Path], None], root: Pa
     assert [one.commit for one in workspace.verify([saved.commit])] == [saved.commit]
 
 
+@pytest.mark.parametrize("damage", [flip, truncate], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("what", ["commit", "tree", "subtree", "blob"])
+def test_objects_that_are_set_aside_are_stored_again(
+    what: str, damage: Callable[[Path], None], root: Path
+) -> None:
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    (root / "more").write_text("more\n")
+    later = workspace.snapshot()
+    objects = workspace.store_dir / "objects"
+    whole = {path for path in objects.rglob("*") if path.is_file()}
+    name = name_of(workspace, saved, what)
+    damage(objects / name[:2] / name[2:])
+    assert Workspace(root).set_damaged_aside() == 1
+    assert whole - {path for path in objects.rglob("*") if path.is_file()} == {
+        objects / name[:2] / name[2:]
+    }
+    (root / "more").unlink()
+    assert Workspace(root).snapshot().commit == saved.commit
+    assert Workspace(root).verify([saved.commit, later.commit]) == []
+    assert Workspace(root).set_damaged_aside() == 0
+    workspace.gc(lambda: [saved.commit, later.commit])
+    assert list(objects.rglob("tmp_obj_*")) == []
+
+
 def empty_head(store: Path) -> None:
     (store / "HEAD").write_bytes(b"")
 

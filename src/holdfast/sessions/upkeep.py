@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from holdfast.errors import IntegrityError, InvalidFilter, SnapshotCorrupt
+from holdfast.errors import IntegrityError, InvalidFilter, SnapshotCorrupt, WorkspaceError
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
@@ -132,7 +133,12 @@ def verify(
     unheld = [
         Damage(checkpoint, SNAPSHOT_UNHELD, _UNHELD) for checkpoint in files.unheld_checkpoints()
     ]
-    return replace(report, damaged=(*report.damaged, *damaged_files(files), *unheld))
+    damaged = damaged_files(files)
+    if deep and damaged:
+        # Who may not write is told all the same.
+        with suppress(WorkspaceError):
+            files.workspace.set_damaged_aside()
+    return replace(report, damaged=(*report.damaged, *damaged, *unheld))
 
 
 def damaged_files(

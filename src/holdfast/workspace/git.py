@@ -336,6 +336,18 @@ class Workspace:
         with self._store.working():
             return self._store.check(commits if commits is not None else self.snapshots())
 
+    def set_damaged_aside(self) -> int:
+        """Have the next capture read every file again, and store those whose objects are damaged.
+
+        Returns how many objects were taken out of the way. Those in packs stay.
+        """
+        if not self._store.exists():
+            return 0
+        with self._store.working():
+            count = self._store.set_damaged_aside()
+            forget_cache(self._store)
+        return count
+
     def usage(self) -> Usage:
         """Return what the private store takes on disk."""
         if not self._is_there():

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from hashlib import new as new_hash
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final, cast
@@ -32,6 +34,9 @@ _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
 _MOST_DETAILS: Final = 32 * MB
 # Git's mode of a directory.
 TREE: Final = "40000"
+# How the files begin that git takes for what it had not finished, and prunes.
+_LEFT_OVER: Final = "tmp_obj_"
+_READ: Final = 1 << 16
 # How a commit begins; what comes after the parents is of no use here.
 _HEAD: Final = re.compile(rb"tree [0-9a-f]+\n(?:parent [0-9a-f]+\n)*")
 _AUTHOR: Final = {
@@ -290,6 +295,20 @@ class PrivateStore:
             return str(error)
         return None
 
+    def set_damaged_aside(self) -> int:
+        """Take loose objects with other bytes than their names say out of the way; return how many.
+
+        Git does not write again what it finds under a name. The next sweep removes them.
+        """
+        digits, count = self.id_digits(), 0
+        for folder in (self.home / "objects").glob("[0-9a-f][0-9a-f]"):
+            for path in list(folder.iterdir()):
+                name = folder.name + path.name
+                if len(name) == digits and not _is_whole(path, name):
+                    path.rename(folder / f"{_LEFT_OVER}{path.name}")
+                    count += 1
+        return count
+
     def count_objects(self) -> int:
         """Return how many objects the store holds, packed and loose."""
         out = self.git.run("count-objects", "-v").decode()
@@ -366,6 +385,21 @@ def _inside(root: Path, path: Path) -> set[str]:
     """Return the names by which a file lies in a project: as it is spelled, and with links followed."""
     spelled = ((root, path), (root.resolve(), path.resolve()))
     return {str(one.relative_to(top)) for top, one in spelled if one.is_relative_to(top)}
+
+
+def _is_whole(path: Path, name: str) -> bool:
+    """Tell whether a loose object has the bytes that its name says; one that cannot be read may have."""
+    digest = new_hash("sha256" if len(name) == 64 else "sha1", usedforsecurity=False)
+    unpacking = zlib.decompressobj()
+    try:
+        with path.open("rb") as file:
+            while part := file.read(_READ):
+                digest.update(unpacking.decompress(part))
+    except OSError:
+        return True
+    except zlib.error:
+        return False
+    return digest.hexdigest() == name
 
 
 def _fits(name: str, kind: str, data: bytes) -> bool:

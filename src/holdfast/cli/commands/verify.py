@@ -21,12 +21,13 @@ from holdfast.errors import IntegrityError
 def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
     """Read everything back and check every digest.
 
-    States, files and results of effects. Changes nothing. The exit code is 5 when anything is damaged.
+    States, files and results of effects. Changes nothing. The exit code is 5 when anything is damaged, and
+    6 when the database cannot be opened or read.
 
     --deep also re-derives every link of every session's hash chain, so that whatever was altered, taken
     out or put in shows, hashes every chunk, reads pending writes, and lets the database look at its own
     structures. A checkpoint that fails is in quarantine until it verifies again: it is neither loaded
-    nor resumed from. Nothing is removed.
+    nor resumed from. Nothing good is removed; damaged content and files make room for the next save of them.
 
     \b
     Examples:
