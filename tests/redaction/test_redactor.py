@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +40,14 @@ def test_the_same_secret_has_the_same_placeholder_and_no_other_has(redactor: Red
 
 def test_without_the_key_a_placeholder_tells_nothing(redactor: Redactor, token: str) -> None:
     assert redactor.text(token) != Redactor(b"other").text(token)
+    digests = [
+        placeholder.digest
+        for number in range(12)
+        for placeholder in placeholders_in(Redactor(b"key %d" % number).text(token))
+    ]
+    # No digit of it is the same whatever the key: that one would come from the secret alone.
+    assert len(digests) == 12
+    assert all(len(set(digits)) > 1 for digits in zip(*digests, strict=True))
 
 
 def test_redacting_again_changes_nothing(redactor: Redactor) -> None:
@@ -236,10 +245,18 @@ def test_values_come_back_from_what_is_known_and_the_rest_stays(
     assert {one.kind for one in asked} == {"github-token", "gitlab-token"}
 
 
-def test_the_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+def test_the_key_is_made_once_and_for_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / ".agents"
     assert find_key(folder) is None
-    key = load_key(folder)
+    # From the first byte on: what is taken away later was open until then.
+    monkeypatch.setattr(os, "chmod", lambda *_, **__: None)
+    before = os.umask(0)
+    try:
+        key = load_key(folder)
+    finally:
+        os.umask(before)
     assert len(key) == 32
     assert load_key(folder) == key == find_key(folder)
     assert [path.name for path in folder.iterdir()] == [FILE_NAME]
