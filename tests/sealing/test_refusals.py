@@ -244,6 +244,14 @@ def test_every_flipped_bit_and_every_cut_is_found(sealed: SealedStore) -> None:
     assert sealed.load(id_) is not None
 
 
+def test_what_is_sealed_twice_has_nothing_in_common(sealed: SealedStore) -> None:
+    """A nonce that came again, or came from the content, would tell what is equal, and then more."""
+    owner = sealed.create_session(session())
+    begin = 2 + len(sealed.keys.ring.current)
+    twice = [sealed.rows.seal(b"a secret", "state", owner.id) for _ in range(2000)]
+    assert len({whole[begin : begin + 12] for whole in twice}) == len(twice)
+
+
 def test_references_of_another_state_are_refused(sealed: SealedStore) -> None:
     owner = sealed.create_session(session())
     id_ = saved(sealed, owner)

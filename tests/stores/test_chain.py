@@ -229,12 +229,37 @@ def test_what_is_altered_in_memory_is_refused() -> None:
         "UPDATE sessions SET chain_length = chain_length - 1",
     ],
 )
-def test_what_is_taken_out_or_put_in_shows(store: SqliteStore, statement: str) -> None:
+def test_what_is_taken_out_shows(store: SqliteStore, statement: str) -> None:
     owner = store.create_session(session())
     for _ in range(6):
         store.put(checkpoint(owner.id, trim=Trim(keep=3)))
     assert list(breaks(chain(store, owner.id))) == []
     run_sqlite(store, statement)
+    assert list(breaks(chain(store, owner.id))) != []
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        "chain_number = chain_number",
+        "chain_number = NULL, chain_previous = NULL, chain_hash = NULL",
+        "chain_number = chain_number + 1, chain_previous = chain_hash, chain_hash = x'00'",
+    ],
+    ids=["the same link", "no link", "the next link"],
+)
+def test_what_is_put_in_shows(store: SqliteStore, links: str) -> None:
+    owner = store.create_session(session())
+    store.put(checkpoint(owner.id))
+    reader = apsw.Connection(str(store.path))
+    columns = ", ".join(str(row[1]) for row in reader.pragma("table_info", "session_checkpoints"))
+    reader.close()
+    assert list(breaks(chain(store, owner.id))) == []
+    run_sqlite(
+        store,
+        f"CREATE TEMP TABLE forged AS SELECT {columns} FROM session_checkpoints;"
+        f"UPDATE forged SET id = '{new_id()}', seq = seq + 100, name = 'put in', {links};"
+        f"INSERT INTO session_checkpoints ({columns}) SELECT {columns} FROM forged",
+    )
     assert list(breaks(chain(store, owner.id))) != []
 
 
