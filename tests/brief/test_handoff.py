@@ -295,7 +295,7 @@ def test_a_file_that_ends_in_a_fence_keeps_it(
     [
         ("# Open ends", "Open ends"),
         ("###### a ## ##  ", "a ##"),
-        ("##\tC#", "C"),
+        ("##\tC# ", "C#"),
         ("# #", ""),
         ("####### seven", None),
         ("#none", None),

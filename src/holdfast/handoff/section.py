@@ -299,7 +299,10 @@ def _heading(line: str) -> str | None:
     said = line.lstrip("#")
     if not 1 <= len(line) - len(said) <= _DEEPEST or not said[:1].isspace():
         return None
-    return said.strip().rstrip("#").rstrip()
+    title = said.strip()
+    before = title.rstrip("#")
+    # Marks at the end belong to the heading only where they stand by themselves.
+    return before.rstrip() if not before or before[-1].isspace() else title
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from holdfast.workspace.base import Change, Entry, FileDiff, Kind
-from holdfast.workspace.private_store import PrivateStore, names_in
+from holdfast.workspace.objects import names_in
+from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import understood
 
 

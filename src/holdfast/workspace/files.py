@@ -9,11 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
-from hashlib import new as new_hash
 from pathlib import Path
 from typing import IO, Final
 
+from holdfast.workspace.objects import object_name
 from holdfast.workspace.paths import parents
 
 LINK: Final = "120000"
@@ -106,12 +105,3 @@ def blob_of(file: IO[bytes], like: str) -> str:
     """
     pieces = iter(lambda: file.read(_PIECE), b"")
     return object_name("blob", pieces, os.fstat(file.fileno()).st_size, digits=len(like))
-
-
-def object_name(kind: str, pieces: Iterable[bytes], size: int, *, digits: int) -> str:
-    """Return the name of so many digits that git gives to an object."""
-    digest = new_hash("sha256" if digits == 64 else "sha1", usedforsecurity=False)
-    digest.update(f"{kind} {size}\0".encode())
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()

@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.base import Entry
-from holdfast.workspace.files import object_name
+from holdfast.workspace.objects import TREE, object_name, tree_data
 from holdfast.workspace.paths import lines
-from holdfast.workspace.private_store import TREE, PrivateStore, tree_data
+from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline
 from holdfast.workspace.watch import Watch, is_there
 

@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from holdfast.workspace.base import Change, Entry
-from holdfast.workspace.files import blob_of, object_name
+from holdfast.workspace.files import blob_of
+from holdfast.workspace.objects import object_name
 
 # The kind, as the first digits of git's mode tell it, and the content's name.
 Held: TypeAlias = tuple[str, str]

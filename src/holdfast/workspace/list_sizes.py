@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from holdfast.errors import SnapshotCorrupt
 from holdfast.workspace.base import MB
-from holdfast.workspace.private_store import PrivateStore, names_in, tree_entries
+from holdfast.workspace.objects import names_in, tree_entries
+from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Git
 
 # Name, kind, size and stored bytes of an object.

@@ -23,8 +23,9 @@ from holdfast.errors import SnapshotCorrupt
 from holdfast.trust import is_known_position, remember_position
 from holdfast.workspace.base import Limits
 from holdfast.workspace.details import Details
+from holdfast.workspace.objects import tree_data
 from holdfast.workspace.paths import lines
-from holdfast.workspace.private_store import PrivateStore, tree_data
+from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline, Git
 from holdfast.workspace.repository import Repository, Status, stamp
 

@@ -7,11 +7,8 @@ it. How it is kept from misleading git is in `store_settings`, who may use it wh
 from __future__ import annotations
 
 import os
-import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from hashlib import new as new_hash
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final, cast
@@ -20,9 +17,9 @@ from holdfast.errors import SnapshotCorrupt, SnapshotNotFound, WorkspaceUnavaila
 from holdfast.workspace import store_settings
 from holdfast.workspace.base import MB, Entry, Problem, is_own
 from holdfast.workspace.environment import STORE_SETTINGS
-from holdfast.workspace.files import object_name
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.notes import Notes, write_if_other
+from holdfast.workspace.objects import has_name, is_whole, names_in, tree_entries
 from holdfast.workspace.paths import batches, lines, split
 from holdfast.workspace.process import Deadline, Git, understood
 from holdfast.workspace.references import References
@@ -32,13 +29,8 @@ from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
 # What a snapshot knows beyond its files is read whole; that of a million files has room in this.
 _MOST_DETAILS: Final = 32 * MB
-# Git's mode of a directory.
-TREE: Final = "40000"
 # How the files begin that git takes for what it had not finished, and prunes.
 _LEFT_OVER: Final = "tmp_obj_"
-_READ: Final = 1 << 16
-# How a commit begins; what comes after the parents is of no use here.
-_HEAD: Final = re.compile(rb"tree [0-9a-f]+\n(?:parent [0-9a-f]+\n)*")
 _AUTHOR: Final = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -124,7 +116,7 @@ class PrivateStore:
         return out.decode().strip()
 
     def write_trees(self, trees: Sequence[bytes], *, deadline: Deadline) -> list[str]:
-        """Add directories, as `tree_data` has them, to what is incoming and return their names.
+        """Add directories, as `objects.tree_data` has them, to what is incoming and return their names.
 
         This is no task for ``git mktree``: it writes objects without sending them to the disk.
         """
@@ -250,7 +242,7 @@ class PrivateStore:
                 place += len(data) + 1
                 if kind != "tree":
                     return None
-                if not _fits(name, kind, data):
+                if not has_name(name, kind, data):
                     raise SnapshotCorrupt(f"object {name} of the private store is damaged")
                 found[path] = dict(tree_entries(data, id_size=len(name) // 2))
         return found
@@ -304,7 +296,7 @@ class PrivateStore:
         for folder in (self.home / "objects").glob("[0-9a-f][0-9a-f]"):
             for path in list(folder.iterdir()):
                 name = folder.name + path.name
-                if len(name) == digits and not _is_whole(path, name):
+                if len(name) == digits and not is_whole(path, name):
                     path.rename(folder / f"{_LEFT_OVER}{path.name}")
                     count += 1
         return count
@@ -339,68 +331,12 @@ def _next_object(answers: IO[bytes], name: str, kind: str | None) -> bytes:
         raise SnapshotCorrupt(f"commit {name} of the private store has {size} bytes")
     data = answers.read(size)
     answers.read(1)
-    if len(data) != size or found != (kind or found) or not _fits(name, found, data):
+    if len(data) != size or found != (kind or found) or not has_name(name, found, data):
         raise SnapshotCorrupt(f"object {name} of the private store is damaged")
     return data
-
-
-def names_in(commit: str, raw: bytes) -> list[str]:
-    """Return the tree that a commit's bytes name, and its parents after it.
-
-    They become arguments of commands, so nothing counts that git would not take for a name there.
-    """
-    head = _HEAD.match(raw)
-    names = head.group().decode().split()[1::2] if head is not None else [""]
-    if any(len(name) != len(commit) for name in names):
-        raise SnapshotCorrupt(f"commit {commit} of the private store names no tree")
-    return names
-
-
-def tree_entries(data: bytes, *, id_size: int) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield what a tree's bytes say: names with modes and objects."""
-    place = 0
-    while place < len(data):
-        end = data.find(b"\0", place)
-        if end < 0:
-            raise SnapshotCorrupt("a directory of the private store is cut off")
-        mode, _, name = data[place:end].decode("utf-8", "surrogateescape").partition(" ")
-        place = end + 1 + id_size
-        yield name, (mode, data[end + 1 : place].hex())
-
-
-def tree_data(folder: Mapping[str, tuple[str, str]]) -> bytes:
-    """Return the bytes of a tree, as `tree_entries` reads them."""
-    entries = sorted(
-        (
-            (name.encode("utf-8", "surrogateescape"), mode.encode(), bytes.fromhex(target))
-            for name, (mode, target) in folder.items()
-        ),
-        # Directories are in order as if a slash ended their names.
-        key=lambda one: one[0] + b"/" if one[1] == TREE.encode() else one[0],
-    )
-    return b"".join(mode + b" " + name + b"\0" + target for name, mode, target in entries)
 
 
 def _inside(root: Path, path: Path) -> set[str]:
     """Return the names by which a file lies in a project: as it is spelled, and with links followed."""
     spelled = ((root, path), (root.resolve(), path.resolve()))
     return {str(one.relative_to(top)) for top, one in spelled if one.is_relative_to(top)}
-
-
-def _is_whole(path: Path, name: str) -> bool:
-    """Tell whether a loose object has the bytes that its name says; one that cannot be read may have."""
-    digest = new_hash("sha256" if len(name) == 64 else "sha1", usedforsecurity=False)
-    unpacking = zlib.decompressobj()
-    try:
-        with path.open("rb") as file:
-            while part := file.read(_READ):
-                digest.update(unpacking.decompress(part))
-    except OSError:
-        return True
-    except zlib.error:
-        return False
-    return digest.hexdigest() == name
-
-
-def _fits(name: str, kind: str, data: bytes) -> bool:
-    return object_name(kind, (data,), len(data), digits=len(name)) == name
