@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -157,6 +158,24 @@ def test_no_sql_is_written_around_a_value() -> None:
         if statement.search(line) and "testing" not in path.parts
     ]
     assert found == []
+    # Whatever it begins with: none is put together where it is sent.
+    calls = [
+        f"{path.relative_to(SOURCE)}:{call.lineno}"
+        for path in SOURCE.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and getattr(call.func, "attr", None) in ("execute", "executemany", "executescript", "query")
+        and any(map(put_together, call.args))
+    ]
+    assert calls == []
+
+
+def put_together(expression: ast.expr) -> bool:
+    """Whether an expression makes a text of pieces, one of which stands there itself."""
+    if isinstance(expression, ast.BinOp):
+        sides = (expression.left, expression.right)
+        return any(isinstance(one, ast.Constant) or put_together(one) for one in sides)
+    return isinstance(expression, ast.JoinedStr)
 
 
 @pytest.mark.row("S2-22")

@@ -153,7 +153,7 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
     # Rows are looked at one by one and may come before those that they refer to.
     connection.pragma("defer_foreign_keys", True)
     for table in TABLES:
-        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        columns = [row[1] for row in connection.pragma("table_info", table)]
         names = ", ".join(columns)
         marks = ", ".join("?" * len(columns))
         insert = SQL["sqlite.salvage.add"].format(table=table, columns=names, values=marks)
