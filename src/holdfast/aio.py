@@ -878,9 +878,9 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.gc`."""
         return await self._run(self._manager.gc, dry_run=dry_run)
 
-    async def count_keys(self) -> KeyReport:
+    async def count_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
         """See `SessionManager.count_keys`."""
-        return await self._run(self._manager.count_keys)
+        return await self._run(self._manager.count_keys, progress=progress)
 
     async def rotate_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
         """See `SessionManager.rotate_keys`."""
@@ -976,6 +976,8 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.verify`."""
         return await self._run(self._manager.verify, deep=deep, progress=progress)
 
-    async def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
+    async def find_secrets(
+        self, *, files: bool = False, progress: Callable[[int], None] | None = None
+    ) -> list[StoredSecret]:
         """See `SessionManager.find_secrets`."""
-        return await self._run(self._manager.find_secrets, files=files)
+        return await self._run(self._manager.find_secrets, files=files, progress=progress)

@@ -23,12 +23,13 @@ from holdfast.stores.sealed_tables import CHECKPOINTS, SEAL, TABLES, Resealing, 
 _BATCH: Final = 200
 
 
-def count_keys(store: Store) -> KeyReport:
+def count_keys(store: Store, *, progress: Callable[[int], None] | None = None) -> KeyReport:
     """Count the values that each key has sealed; nothing is changed.
 
     What an old key has sealed is opened: a value that does not open is damaged and needs no key.
+    ``progress`` is called with the number of values looked at.
     """
-    return _walk(store, look_only=True, progress=None)
+    return _walk(store, look_only=True, progress=progress)
 
 
 def rotate(store: Store, *, progress: Callable[[int], None] | None = None) -> KeyReport:

@@ -60,14 +60,23 @@ def test_a_first_snapshot_has_a_bar_for_those_who_waited(cli: CommandLine, patie
     assert b"\x1b" not in piped.stdout
 
 
-def test_verify_has_a_bar_too(cli: CommandLine) -> None:
+@pytest.mark.parametrize(
+    ("command", "title"),
+    [("verify", "reading back"), ("redact --check", "looking"), ("keys list", "counting")],
+)
+def test_what_reads_everything_has_a_bar_too(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str, title: str
+) -> None:
+    cli.ok("keys", "new", "../keys")
+    monkeypatch.setenv("HOLDFAST_KEY_FILE", str(Path("../keys").resolve()))
     cli.save("one", {})
     program = (
         "import sys; from holdfast.cli import main, progress\n"
         "progress.PATIENCE = -1; sys.argv[0] = 'holdfast'; main()"
     )
-    assert "reading back" in on_terminal("verify", cwd=cli.project, program=program)
-    assert "reading back" not in on_terminal("verify", "--json", cwd=cli.project, program=program)
+    arguments = command.split()
+    assert title in on_terminal(*arguments, cwd=cli.project, program=program)
+    assert title not in on_terminal(*arguments, "--json", cwd=cli.project, program=program)
 
 
 @pytest.fixture

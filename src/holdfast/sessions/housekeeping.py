@@ -46,11 +46,14 @@ class KeptStore(ABC):
         """
         return upkeep.collect(self._store, self._around.files, dry_run=dry_run)
 
-    def count_keys(self) -> KeyReport:
-        """Count the values that each key of a sealed store has sealed; nothing is changed."""
+    def count_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
+        """Count the values that each key of a sealed store has sealed; nothing is changed.
+
+        ``progress`` is called with the number of values looked at.
+        """
         from holdfast.rotation import count_keys
 
-        return count_keys(self._store)
+        return count_keys(self._store, progress=progress)
 
     def rotate_keys(self, *, progress: Callable[[int], None] | None = None) -> KeyReport:
         """Seal everything again that an older key than the current one has sealed.
@@ -117,13 +120,17 @@ class KeptStore(ABC):
         """
         return upkeep.verify(self._store, self._around.files, deep=deep, progress=progress)
 
-    def find_secrets(self, *, files: bool = False) -> list[StoredSecret]:
+    def find_secrets(
+        self, *, files: bool = False, progress: Callable[[int], None] | None = None
+    ) -> list[StoredSecret]:
         """Find secrets that are stored, by the rules of redaction; nothing is changed.
 
-        With ``files`` also in the files of each session's latest checkpoint.
+        With ``files`` also in the files of each session's latest checkpoint. ``progress`` is called
+        with the number of checkpoints looked through.
         """
+        redactor = self._around.redaction.looking()
         chosen = self._around.files if files else None
-        return list(find_stored_secrets(self._store, self._around.redaction.looking(), chosen))
+        return list(find_stored_secrets(self._store, redactor, chosen, progress=progress))
 
     # Erasing ----------------------------------------------------------------------------------
 

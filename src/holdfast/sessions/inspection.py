@@ -7,8 +7,9 @@ here is exactly what redaction would have taken out.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import IntegrityError, WorkspaceError
@@ -44,16 +45,23 @@ class StoredSecret:
 
 
 def find_stored_secrets(
-    store: Store, redactor: Redactor, files: ProjectFiles | None = None
+    store: Store,
+    redactor: Redactor,
+    files: ProjectFiles | None = None,
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> Iterator[StoredSecret]:
     """Yield the secrets in all sessions of a store; with ``files``, in their latest files too.
 
-    What is damaged or removed meanwhile is passed over.
+    What is damaged or removed meanwhile is passed over. ``progress`` is called with the number of
+    checkpoints looked through.
     """
+    looked = count(1)
+    seen = (lambda: None) if progress is None else (lambda: progress(next(looked)))
     for session in list_readable(store, SessionQuery()):
         copy = store.read_session(session.id)
         if copy is not None:
-            yield from _Inspection(store, redactor, copy).run()
+            yield from _Inspection(store, redactor, copy).run(seen)
         if copy is not None and files is not None:
             yield from _in_files(store, redactor, files, session.id)
 
@@ -66,7 +74,8 @@ class _Inspection:
         self.redactor = redactor
         self.copy = copy
 
-    def run(self) -> Iterator[StoredSecret]:
+    def run(self, seen: Callable[[], None]) -> Iterator[StoredSecret]:
+        """Look; ``seen`` is called after each checkpoint."""
         session = self.copy.session
         about: dict[str, Any] = {
             "agent_type": session.agent_type,
@@ -87,6 +96,7 @@ class _Inspection:
             payload = self.store.read_payload(one.id)
             if payload is not None:
                 yield from self.found_in_payload(payload, "state", **names)
+            seen()
         for write in self.copy.writes:
             record = write.record
             about = {"task_path": record.task_path, "channel": record.channel}

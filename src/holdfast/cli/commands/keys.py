@@ -50,12 +50,13 @@ def command(ctx: click.Context, common: Common, action: str, file: str | None) -
     if file is not None:
         raise click.UsageError(f"{action} takes its keys from the environment, not from FILE")
     with common.open() as manager:
-        if action == "list":
-            report = manager.count_keys()
-        else:
-            with progress_bar("sealing", quiet=common.json) as bar:
-                told = None if bar is None else lambda done: bar(done, done)
-                report = manager.rotate_keys(progress=told)
+        title, walk = (
+            ("counting", manager.count_keys)
+            if action == "list"
+            else ("sealing", manager.rotate_keys)
+        )
+        with progress_bar(title, quiet=common.json) as bar:
+            report = walk(progress=None if bar is None else lambda done: bar(done, done))
     if common.json:
         answer({"keys": _document(report)})
     else:

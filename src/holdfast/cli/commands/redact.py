@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line
+from holdfast.cli.progress import progress_bar
 
 
 @click.command("redact", short_help="Find secrets that are stored already.")
@@ -29,8 +30,10 @@ def command(ctx: click.Context, common: Common, check: bool, files: bool) -> Non
       holdfast redact --check
       holdfast redact --check --files --json
     """
-    with common.open() as manager:
-        found = manager.find_secrets(files=files)
+    with common.open() as manager, progress_bar("looking", quiet=common.json) as bar:
+        total = sum(one.checkpoints for one in manager.usage()) if bar is not None else 0
+        told = None if bar is None else lambda done: bar(done, total)
+        found = manager.find_secrets(files=files, progress=told)
     if common.json:
         answer({"redact": {"ok": not found, "secrets": [asdict(one) for one in found]}})
     else:
