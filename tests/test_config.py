@@ -155,3 +155,11 @@ def test_a_tenant_that_is_asked_for_wins_over_the_urls_own(
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+def test_settings_that_take_too_long_to_read_are_refused(tmp_path: Path) -> None:
+    write_settings(tmp_path, "a." * 500_000 + "b = 1\n")
+    with pytest.raises(InvalidConfiguration, match="too large"):
+        load_config(tmp_path)
+    write_settings(tmp_path, "# a comment\n" * 5000)
+    load_config(tmp_path)

@@ -119,6 +119,8 @@ _KNOWN: Final = {
     "hooks",
     "redaction",
 }
+# Of the file. It may come from strangers, and the time to parse a key grows with the square of its parts.
+_MOST_BYTES: Final = 64 * 1024
 _MOST: Final = 1_000_000
 _LONGEST_PATTERN: Final = 1000
 _DIGITS: Final = 18
@@ -381,7 +383,7 @@ def _is_trusted(url: str) -> bool:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        settings = tomllib.loads(read_small_file(path).decode())
+        settings = tomllib.loads(read_small_file(path, most=_MOST_BYTES).decode())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
