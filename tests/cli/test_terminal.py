@@ -150,6 +150,12 @@ def test_a_file_cannot_command_the_terminal(cli: CommandLine) -> None:
     assert "\x1b[31mname" not in drawn
     for arguments in (("diff", "--stat"), ("diff", "--name-only"), ("rollback", "--dry-run")):
         assert "\\x1b[31mname" in on_terminal(*arguments, cwd=cli.project)
+    content = Path("text").read_bytes()
+    cli.save("two", {})
+    assert "\ttab \\x1b]0;title\\x07 \\xff\\r\r\n" in on_terminal(
+        "show", "two:text", cwd=cli.project
+    )
+    assert run_process("show", "two:text", cwd=cli.project).stdout == content
 
 
 # What a terminal may act upon: an escape, the same in one character, a deletion, text from right to left.

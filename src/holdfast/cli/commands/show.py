@@ -23,6 +23,7 @@ from holdfast.cli.output import (
     answer,
     columns,
     exact,
+    on_terminal,
     one_line,
     path_text,
     plural,
@@ -30,6 +31,7 @@ from holdfast.cli.output import (
     print_line,
     print_table,
     size,
+    source_line,
     when,
 )
 from holdfast.sessions import Checkpoint, SessionManager
@@ -88,7 +90,7 @@ def command(
 def _show_file(common: Common, manager: SessionManager, found: Checkpoint, path: str) -> None:
     data = manager.read_file(found, path)
     if not common.json:
-        click.echo(data, nl=False)
+        click.echo(_for_a_terminal(data) if on_terminal() else data, nl=False)
         return
     document: dict[str, Any] = {
         "path": path_text(manager.workspace.relative(path)),
@@ -100,6 +102,11 @@ def _show_file(common: Common, manager: SessionManager, found: Checkpoint, path:
     except UnicodeDecodeError:
         document |= {"encoding": "base64", "content": b64encode(data).decode()}
     answer({"file": document})
+
+
+def _for_a_terminal(data: bytes) -> str:
+    """Return a file as text that commands no terminal; elsewhere it is printed byte for byte."""
+    return "\n".join(map(source_line, data.decode("utf-8", "surrogateescape").split("\n")))
 
 
 def _show_files(
