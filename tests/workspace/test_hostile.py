@@ -858,6 +858,21 @@ def test_the_files_of_a_snapshot_with_a_submodule_cannot_be_listed(project: Path
     assert workspace.list_files(saved.commit)
 
 
+@pytest.mark.parametrize("key", ["commit", "tree", "position"])
+def test_a_note_that_was_edited_becomes_no_option_of_git(key: str, project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    victim = project.parent / "victim"
+    victim.write_text("precious")
+    path = workspace.store_dir / "last.json"
+    for name in (f"--output={victim}", 7, [7]):
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), key: name}))
+        assert workspace.snapshot().commit == saved.commit
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), key: name}))
+        assert workspace.restore(saved.commit).landed == saved.commit
+        assert victim.read_text() == "precious"
+
+
 def test_what_a_commit_consists_of_is_not_read_from_elsewhere(project: Path) -> None:
     workspace = Workspace(project)
     saved = workspace.snapshot()

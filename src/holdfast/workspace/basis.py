@@ -7,6 +7,7 @@ and writes it when the snapshot is durable.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +23,7 @@ NOTE: Final = "last.json"
 AHEAD: Final = "ahead"
 # What changed within this time may change again without its time stamp telling.
 RACY_NS: Final = 2_000_000_000
+_OBJECT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,17 @@ def read_cache(store: PrivateStore) -> dict[str, Any]:
     """Return what the last capture noted, empty when it is not to be relied on.
 
     An index says which files need not be read again. One that came with a project from elsewhere is
-    worth nothing here, and could have been made to hide changes.
+    worth nothing here, and could have been made to hide changes. Nor is a note that was edited: what it
+    names is told to git.
     """
     note = store.notes.read(NOTE)
     own = store.index.exists() and note.get("made_in") == made_in(store)
-    return note if own and not store.index.is_symlink() else {}
+    named = all(_is_object(note.get(key)) for key in ("commit", "tree", "position"))
+    return note if own and named and not store.index.is_symlink() else {}
+
+
+def _is_object(name: Any) -> bool:
+    return name is None or (isinstance(name, str) and _OBJECT.fullmatch(name) is not None)
 
 
 def forget_cache(store: PrivateStore) -> None:
