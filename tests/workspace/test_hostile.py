@@ -365,6 +365,14 @@ def test_a_journal_whose_names_lead_elsewhere_is_refused(
     assert (project / "a.txt").exists()
 
 
+def test_a_capture_waits_for_no_pipe_among_what_is_incoming(project: Path) -> None:
+    alternates = project / ".agents" / "workspace.git" / "incoming" / "info" / "alternates"
+    alternates.parent.mkdir(parents=True)
+    os.mkfifo(alternates)
+    Workspace(project).snapshot()
+    assert alternates.read_text() == "../objects\n"
+
+
 def test_a_note_is_removed_from_the_store_only(project: Path) -> None:
     workspace = Workspace(project)
     workspace.snapshot()

@@ -51,8 +51,11 @@ class Incoming:
             if self._left is None or self._left != self._last_opened():
                 self._throw_away()
             (self._folder / "info").mkdir(parents=True, exist_ok=True)
-            # Whoever opens it writes this anew, and others see by its time that it was opened.
-            (self._folder / "info" / "alternates").write_text("../objects\n")
+            # Whoever opens it writes this anew, and others see by its time that it was opened. Never into
+            # what stands there: in a project from elsewhere that may be a pipe.
+            alternates = self._folder / "info" / "alternates"
+            alternates.unlink(missing_ok=True)
+            alternates.write_text("../objects\n")
             self._opened, self._left = True, None
         return self._git
 
