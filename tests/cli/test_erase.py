@@ -44,7 +44,7 @@ def test_it_shows_what_goes_and_asks(cli: CommandLine) -> None:
     cli.save("one", {}, "--task", "Paint the fence")
     drawn = on_terminal("erase", "--all", cwd=cli.project, typed="n\n", code=1)
     assert "Paint the fence" in drawn
-    assert "nothing was erased" in drawn
+    assert "nothing was changed" in drawn
     assert len(cli.json("sessions")["sessions"]) == 1
     drawn = on_terminal("erase", "--all", cwd=cli.project, typed="y\n")
     assert "erased 1 session" in drawn

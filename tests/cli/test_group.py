@@ -182,6 +182,7 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         "run": ("--", "true"),
         "rollback": ("a", "--yes"),
         "undo": ("--yes",),
+        "delete": (cli.json("show", "b")["checkpoint"]["id"], "--yes"),
         "erase": ("--all", "--tenant", "nobody", "--yes"),
         "skill": ("install",),
         "hooks": ("status",),

@@ -47,6 +47,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "import": "Take in a session that was exported.",
     "copy": "Copy sessions from one store to another.",
     "prune": "Remove old checkpoints by the rules, with a reason each.",
+    "delete": "Delete a checkpoint.",
     "usage": "Show how much room states and files take.",
     "erase": "Erase a session, or all of a tenant, for good.",
     "gc": "Free the space of content that nothing refers to.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -11,6 +10,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from holdfast.cli.asking import confirm, nobody_to_ask, yes_option
 from holdfast.cli.changes import (
     counted,
     print_left_alone,
@@ -20,12 +20,11 @@ from holdfast.cli.changes import (
     rollback_document,
 )
 from holdfast.cli.options import Common, no_pager_option, take_over_option
-from holdfast.cli.output import answer, on_terminal, one_line, print_line
+from holdfast.cli.output import answer, one_line, print_line
 from holdfast.cli.paging import paged
 from holdfast.hooks.rewind import GoingOn
 from holdfast.sessions import RollbackReport, Session, SessionManager
 
-DECLINED: Final = 1
 _LISTED: Final = 20
 _QUESTIONS: Final = {"rollback": "Roll back?", "undo": "Undo?", "redo": "Redo?"}
 
@@ -50,7 +49,7 @@ def asking_options(function: Callable[..., None]) -> Callable[..., None]:
         "--diff", "with_diff", is_flag=True, help="With --dry-run: the text of each change too."
     )
     @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-    @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    @yes_option
     @wraps(function)
     def command(
         *args: Any,
@@ -94,7 +93,7 @@ def carry_out(
     if asked.with_diff and not asked.dry_run:
         raise click.UsageError("--diff goes with --dry-run")
     asks = not asked.yes and not asked.dry_run
-    if asks and (common.json or not (on_terminal() and sys.stdin.isatty())):
+    if asks and nobody_to_ask(common):
         _refuse_to_guess(name)
     preview = act(manager.get_session(session_id), None, True)
     found = manager.diff_of(preview, text=asked.with_diff)
@@ -113,9 +112,8 @@ def carry_out(
                 print_patch(found)
     if asked.dry_run:
         return
-    if asks and not click.confirm(_QUESTIONS[name], err=True):
-        print_line("nothing was changed", err=True)
-        click.get_current_context().exit(DECLINED)
+    if asks:
+        confirm(_QUESTIONS[name])
     target = preview.checkpoint.name
     back_to = target if name == "rollback" else None
     held = manager.hold_session(session_id, take_over=asked.take_over, back_to=back_to)

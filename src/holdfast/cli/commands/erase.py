@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import Final
 
 import click
 
+from holdfast.cli.asking import check_can_ask, confirm, yes_option
 from holdfast.cli.options import Common, common_options
-from holdfast.cli.output import answer, on_terminal, one_line, plural, print_line, size
+from holdfast.cli.output import answer, one_line, plural, print_line, size
 from holdfast.hooks.rewind import forget_agent
 from holdfast.manager.folder import Folder
 from holdfast.runner import forget_brief
 from holdfast.sessions import Erasure, Session, SessionManager
 
-DECLINED: Final = 1
 _SHOWN: Final = 20
 
 
 @click.command("erase", short_help="Erase a session, or all of a tenant, for good.")
 @click.option("--session", "-s", metavar="SESSION", help="A session's id or its beginning.")
 @click.option("--all", "everything", is_flag=True, help="All that the tenant has in the store.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @common_options
 def command(common: Common, session: str | None, everything: bool, yes: bool) -> None:
     """Erase a session, or all of a tenant, for good.
@@ -37,10 +36,7 @@ def command(common: Common, session: str | None, everything: bool, yes: bool) ->
     """
     if (session is None) == (not everything):
         raise click.UsageError("say what to erase: --session SESSION, or --all")
-    if not yes and (common.json or not (on_terminal() and sys.stdin.isatty())):
-        raise click.UsageError(
-            "erase asks first, and here is nobody to ask. Nothing was erased: add --yes to do it"
-        )
+    check_can_ask(common, "erase", yes=yes)
     with common.open() as manager:
         chosen = (
             [manager.get_session(one.id) for one in manager.list_sessions()]
@@ -49,9 +45,7 @@ def command(common: Common, session: str | None, everything: bool, yes: bool) ->
         )
         if not yes:
             _show(chosen)
-            if not click.confirm("Erase for good?", err=True):
-                print_line("nothing was erased", err=True)
-                click.get_current_context().exit(DECLINED)
+            confirm("Erase for good?")
         done = manager.erase_tenant() if everything else manager.delete_session(chosen[0].id)
         _clear_project(manager, chosen)
     if common.json:

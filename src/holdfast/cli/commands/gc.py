@@ -36,7 +36,7 @@ def command(common: Common, dry_run: bool) -> None:
         print_line(
             f"{plural(report.in_quarantine, 'checkpoint')} in quarantine: nothing is freed, since nobody "
             "knows what they need. `holdfast verify --deep` releases what is whole again; give the others up "
-            "with delete_checkpoint() of their session in Python, or erase it"
+            "with `holdfast delete`"
         )
     if report.held_again:
         verb_held = "would hold" if dry_run else "held"
