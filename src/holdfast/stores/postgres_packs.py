@@ -60,7 +60,7 @@ class PostgresPacks(PostgresAccess):
         return PackReport(packs, size)
 
     def pack_needs(self) -> dict[str, tuple[str, ...]]:
-        return needs_in(self._rows("packs.needs", again=True))
+        return needs_in(self._rows("postgres.packs.needs", again=True))
 
     def pack_usage(self) -> PackReport:
         [(packs, size)] = self._rows("packs.usage", again=True)

@@ -445,14 +445,19 @@ class Workspace:
         plausible = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")
         if not plausible:
             raise SnapshotNotFound(f"{commit!r} does not name a snapshot")
-        if not self._is_there():
+        if not self._store.exists():
             raise SnapshotNotFound(f"{self.root} has no snapshots; nothing was changed")
+        self._store.secure()
 
     def _is_there(self) -> bool:
-        """Whether there are snapshots at all; where there are, git may look at them from here on."""
+        """Whether there are snapshots at all; where there are, git knows them for a store from here on.
+
+        One that is refused, since links lead there, can still be looked at.
+        """
         found = self._store.exists()
         if found:
-            self._store.secure()
+            with suppress(WorkspaceRefused):
+                self._store.secure()
         return found
 
 

@@ -553,7 +553,7 @@ WHERE holdfast.as_tenant(%(tenant)s) LIMIT %(limit)s::bigint;
 SELECT w.data FROM holdfast.workspace_packs AS w
 WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND w.commit_id = %(commit)s;
 
--- name: packs.needs
+-- name: postgres.packs.needs
 SELECT w.commit_id, w.needs::text FROM holdfast.workspace_packs AS w
 WHERE w.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 
