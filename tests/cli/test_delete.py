@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
@@ -37,6 +38,17 @@ def test_it_asks_where_somebody_is_and_else_refuses(cli: CommandLine) -> None:
     drawn = on_terminal("delete", "one", cwd=cli.project, typed="y\n", NO_COLOR="1")
     assert "deleted" in drawn
     assert names(cli) == []
+
+
+def test_an_id_from_elsewhere_cannot_command_the_terminal(cli: CommandLine) -> None:
+    cli.save("one", {})
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.pragma("ignore_check_constraints", True)
+    database.execute("UPDATE session_checkpoints SET id = ?", ("\x1b]0;title\x07",))
+    database.close()
+    drawn = on_terminal("delete", "one", cwd=cli.project, typed="n\n", code=1)
+    assert "\\x1b]0;title" in drawn
+    assert "\x1b]0;title" not in drawn
 
 
 def test_what_is_protected_needs_force(cli: CommandLine, manager: SessionManager) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from holdfast.durable import sync_directory
 from holdfast.errors import HandoffRefused
+from holdfast.workspace.base import STORE, is_git_name
 
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
@@ -21,9 +22,8 @@ def inside(project_dir: Path, path: Path) -> Path:
     What git keeps is no file of the project: settings that came with it do not lead there either.
     """
     top, real = project_dir.resolve(), (project_dir / path).resolve()
-    if top not in real.parents or any(
-        part.casefold().endswith(".git") for part in real.relative_to(top).parts
-    ):
+    inner = real.relative_to(top) if top in real.parents else None
+    if inner is None or is_git_name(inner.as_posix()) or STORE in inner.parts:
         raise HandoffRefused(f"{path} is not a file of the project {top}; nothing was written")
     return real
 

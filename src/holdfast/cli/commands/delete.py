@@ -41,7 +41,8 @@ def command(
         found = chosen_checkpoint(manager, session, checkpoint)
         if not yes:
             print_line(
-                (one_line(found.name), "bold cyan"), f"  {found.id}  {when(found.created_at)}"
+                (one_line(found.name), "bold cyan"),
+                f"  {one_line(found.id)}  {when(found.created_at)}",
             )
             confirm("Delete it?")
         held = manager.hold_session(found.session_id, take_over=take_over)
