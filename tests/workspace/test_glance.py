@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Workspace
+from holdfast.workspace import glance
 from holdfast.workspace.glance import is_unchanged, remember
 
 
@@ -93,6 +94,15 @@ def test_what_moves_the_repository_is_seen(tmp_path: Path) -> None:
         assert not is_unchanged(str(project), known), command
         known = seen(project)
         assert is_unchanged(str(project), known), command
+
+
+def test_a_glance_waits_for_no_pipe_that_git_reads(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = seen(project)
+    monkeypatch.setattr(glance, "_SECONDS", 0.2)
+    os.mkfifo(project / "src" / ".gitignore")
+    assert not is_unchanged(str(project), known)
 
 
 def test_what_is_left_out_is_no_change(project: Path) -> None:

@@ -24,7 +24,7 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.workspace import process
-from holdfast.workspace.base import MB
+from holdfast.workspace.base import MB, Limits
 from holdfast.workspace.details import Details
 from tests.workspace.pictures import (
     commit_all,
@@ -915,3 +915,54 @@ def test_a_note_that_is_not_gits_moves_nothing(project: Path) -> None:
         with pytest.raises(SnapshotCorrupt):
             workspace.restore(commit, move_head=True)
         assert picture_of_git(project) == own
+
+
+# Pipes and devices ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".gitignore", "vendor/.gitignore", ".gitattributes", "vendor/.gitattributes",
+        ".git/HEAD", ".git/config", ".git/index", ".git/info/attributes", ".git/info/exclude",
+        ".git/packed-refs", ".git/refs/heads/main", ".git/objects/info/alternates",
+    ],
+)  # fmt: skip
+def test_a_capture_waits_for_no_pipe_that_git_reads(
+    name: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_PATIENCE", 0.2)
+    pipe = project / name
+    pipe.parent.mkdir(exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    (project / "vendor" / "new.c").write_text("int z;\n")
+    # Without the check, this time passes, and it is another error.
+    workspace = Workspace(project, limits=Limits(seconds=20))
+    with pytest.raises(WorkspaceUnavailable, match=f"/{name}' is a named pipe"):
+        workspace.snapshot()
+    pipe.unlink()
+
+
+@pytest.mark.parametrize("name", ["info/attributes", "refs/heads/main", "config"])
+def test_no_device_is_read_in_the_place_of_a_file_of_git(name: str, project: Path) -> None:
+    device = project / ".git" / name
+    device.parent.mkdir(exist_ok=True)
+    device.unlink(missing_ok=True)
+    device.symlink_to("/dev/zero")
+    with pytest.raises(WorkspaceUnavailable, match=f"/{name}' is a device"):
+        Workspace(project, limits=Limits(seconds=20)).snapshot()
+
+
+def test_pipes_and_devices_that_do_not_hold_git_do_not_hold_a_capture(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_PATIENCE", 0.0)
+    (project / ".git" / "info").mkdir()
+    (project / ".git" / "info" / "exclude").symlink_to(os.devnull)
+    (project / ".gitattributes").symlink_to(os.devnull)
+    (project / ".gitignore").write_text("ignored/\n")
+    (project / "ignored").mkdir()
+    os.mkfifo(project / "ignored" / ".gitignore")
+    os.mkfifo(project / ".git" / "pipe")
+    Workspace(project).snapshot()

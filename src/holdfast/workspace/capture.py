@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from holdfast.errors import WorkspaceUnavailable
@@ -26,6 +27,7 @@ from holdfast.workspace.folders import Folders
 from holdfast.workspace.graft import Graft
 from holdfast.workspace.ignores import excludes_for
 from holdfast.workspace.paths import folders_of
+from holdfast.workspace.pipes import ATTRIBUTES, refuse_special, refuse_waiting
 from holdfast.workspace.position import capture_position
 from holdfast.workspace.private_index import PrivateIndex
 from holdfast.workspace.private_store import PrivateStore
@@ -51,7 +53,8 @@ class Capture:
         self._limits = limits
         self._repository = repository
         self._progress = progress
-        self._deadline = Deadline(limits.seconds)
+        top = repository.top if repository is not None else store.root
+        self._deadline = Deadline(limits.seconds, doubt=partial(refuse_waiting, top))
         self._note = read_cache(store)
         self._taken_before = self._note.get("bytes")
         self._details = _known_details(self._note)
@@ -186,6 +189,8 @@ class Capture:
         gone = found.drop - found.add.keys()
         if gone and self._index.exists():
             self._index.forget(gone)
+        above = ("", *folders_of(found.add))
+        refuse_special((self._store.root / one / ATTRIBUTES for one in above), follow=False)
         left = self._index.add(list(found.add), rescue=rescue, progress=self._progress)
         for path, reason in left.items():
             found.leave_out(path, reason)

@@ -10,6 +10,8 @@ changed; a capture then finds out. Pipes, sockets and devices that come are no c
 from __future__ import annotations
 
 import os
+import select
+import time
 
 from holdfast.places import AGENTS_DIR
 from holdfast.regular_files import read_small_file
@@ -38,6 +40,9 @@ _WATCHED = (
     ".git/rebase-merge", ".git/rebase-apply",
 )  # fmt: skip
 _BLOCK = 1 << 16
+# A pipe in the place of git's rules would hold it for ever.
+_SECONDS = 5.0
+_KILL = 9
 
 
 def stamp(path: str) -> list[int]:
@@ -184,15 +189,20 @@ def _ask(root: str, *questions: tuple[str, ...]) -> list[bytes | None]:
                 os.close(writing)
             started.append((pid, reading))
     finally:
-        answers = [_answer(pid, reading) for pid, reading in started]
+        end = time.monotonic() + _SECONDS
+        answers = [_answer(pid, reading, end) for pid, reading in started]
         os.chdir(here)
     return answers
 
 
-def _answer(pid: int, reading: int) -> bytes | None:
+def _answer(pid: int, reading: int, end: float) -> bytes | None:
     parts = []
-    while part := os.read(reading, _BLOCK):
+    while select.select([reading], [], [], max(0.0, end - time.monotonic()))[0]:
+        if not (part := os.read(reading, _BLOCK)):
+            break
         parts.append(part)
+    else:
+        os.kill(pid, _KILL)
     os.close(reading)
     _, status = os.waitpid(pid, 0)
     return b"".join(parts) if status == 0 else None

@@ -12,8 +12,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +35,8 @@ HELD: Final[ContextVar[tuple[int, ...]]] = ContextVar("held", default=())
 # What the system ends a process with that lets a file grow beyond its limit; not on Windows.
 _TOO_LARGE: Final = getattr(signal, "SIGXFSZ", 0)
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# So long a command may be silent before there is doubt.
+_PATIENCE: Final = 2.0
 # What git prints of two million files.
 _MOST_LISTED: Final = 256 * 1024 * 1024
 _READ: Final = 1 << 20
@@ -51,10 +53,16 @@ _FULL: Final = (
 
 
 class Deadline:
-    """How long a piece of work may still take; ``None`` means as long as it needs."""
+    """How long a piece of work may still take; ``None`` means as long as it needs.
 
-    def __init__(self, seconds: float | None = None) -> None:
+    ``doubt`` is called when a command has not answered for a while. It raises if there never will be an answer.
+    """
+
+    def __init__(
+        self, seconds: float | None = None, *, doubt: Callable[[], None] | None = None
+    ) -> None:
         self.seconds = seconds
+        self.doubt = doubt
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def left(self) -> float | None:
@@ -212,7 +220,7 @@ def finish_heard(
 ) -> tuple[bytes, bytes]:
     """Wait for a command as `finish` does; return what it printed, and what it complained about."""
     try:
-        out, err = process.communicate(stdin, timeout=deadline.left())
+        out, err = _communicate(process, stdin, deadline)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -224,6 +232,18 @@ def finish_heard(
         raise
     _check_end(process, arguments, err, ok=ok)
     return out, err
+
+
+def _communicate(
+    process: subprocess.Popen[bytes], stdin: bytes | None, deadline: Deadline
+) -> tuple[bytes, bytes]:
+    # What was not sent yet would be lost on the way.
+    if stdin is None and deadline.doubt is not None:
+        left = deadline.left()
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=min(_PATIENCE, left or _PATIENCE))
+        deadline.doubt()
+    return process.communicate(stdin, timeout=deadline.left())
 
 
 def _check_end(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -17,6 +19,7 @@ from holdfast.errors import WorkspaceError
 from holdfast.regular_files import read_small_file
 from holdfast.workspace.base import NEVER_CAPTURED, GitState
 from holdfast.workspace.paths import split
+from holdfast.workspace.pipes import refuse_special, refuse_waiting
 from holdfast.workspace.process import Deadline, Git, finish, understood
 
 # What git leaves in its directory while something is in progress, and what that is called.
@@ -28,6 +31,10 @@ OPERATIONS: Final = {
     "MERGE_HEAD": "merge",
     "BISECT_LOG": "bisect",
 }
+_FILES: Final = (
+    "HEAD", "config", "config.worktree", "index", "packed-refs", "shallow", "info/attributes",
+    "info/exclude", "info/grafts", "info/sparse-checkout", "objects/info/alternates",
+)  # fmt: skip
 _SECONDS: Final = 20
 
 Mark: TypeAlias = tuple[tuple[int, ...], ...]
@@ -80,6 +87,7 @@ class Repository:
 
     def git(self, *, disarm: bool = True, deadline: Deadline | None = None) -> Git:
         """Return git for this repository; disarmed, no filter that it defines can run."""
+        refuse_special(self._read_by_git())
         plain = Git(self.git_dir, work_tree=self.top, common_dir=self.common_dir)
         if not disarm:
             return plain
@@ -93,6 +101,16 @@ class Repository:
             for key, value in (("clean", ""), ("process", ""), ("required", "false"))
         }
         return Git(self.git_dir, work_tree=self.top, common_dir=self.common_dir, settings=settings)
+
+    def _read_by_git(self) -> Iterator[Path]:
+        """Yield the files that git reads whatever it is asked."""
+        for folder in dict.fromkeys((self.git_dir, self.common_dir)):
+            for name in _FILES:
+                yield folder / name
+        with suppress(OSError):
+            text = self.head()
+            if text.startswith("ref: "):
+                yield self.common_dir / text.removeprefix("ref: ")
 
     def settings_mark(self) -> Mark | None:
         """Return what changes when the repository's settings do, None where others are included."""
@@ -150,7 +168,8 @@ def read_git_state(project_dir: Path) -> GitState | None:
     if repository is None:
         return None
     try:
-        return repository.status(deadline=Deadline(_SECONDS)).state
+        deadline = Deadline(_SECONDS, doubt=partial(refuse_waiting, repository.top))
+        return repository.status(deadline=deadline).state
     except (WorkspaceError, OSError):
         return None
 

@@ -121,9 +121,10 @@ class Scan:
     def _ask_git(self) -> tuple[list[str], list[str], bool]:
         """Return known files that look different, unknown ones, and whether the user tracks the same."""
         git, path, deadline = self._basis.store.git, self._index.path, self._basis.deadline
+        # First, since it may be refused.
+        self._tracked.start()
         dirty_process = git.start(*DIRTY, index=path) if self._index.exists() else None
         other_process = git.start(*_OTHERS, index=path)
-        self._tracked.start()
         dirty = b""
         try:
             same = self._tracked.finish()
