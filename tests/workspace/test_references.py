@@ -13,6 +13,7 @@ import pytest
 from holdfast import SessionManager, Workspace
 from holdfast.config import load_config
 from holdfast.doctor import examine
+from holdfast.errors import WorkspaceRefused
 from holdfast.verification import SNAPSHOT_UNHELD
 from tests.workspace.pictures import git
 
@@ -179,3 +180,38 @@ def test_erasing_says_that_files_are_left_when_references_were_lost(root: Path) 
         assert any(
             "references were lost" in one for one in manager.delete_session("session-2").left
         )
+
+
+@pytest.mark.parametrize("name", ["x.lock/abcdef", ".x/abcdef", "local/abcdef/inner.lock"])
+def test_what_git_takes_for_no_reference_stops_no_sweep(name: str, root: Path) -> None:
+    path = store_of(root) / "refs" / "snapshots" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("junk")
+    with SessionManager.open(project_dir=root) as manager:
+        manager.gc()
+        assert manager.verify(deep=True).ok
+    assert path.read_text() == "junk"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "with space/abcdef",
+        "new\nline/abcdef",
+        "a..b/abcdef",
+        "end/no-commit",
+        "local/abcdef/inner",
+        "x",
+    ],
+)
+def test_what_stops_git_from_sweeping_is_named(name: str, root: Path) -> None:
+    path = store_of(root) / "refs" / "snapshots" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("junk")
+    with SessionManager.open(project_dir=root) as manager:
+        with pytest.raises(WorkspaceRefused, match="is no reference to a snapshot") as refused:
+            manager.gc()
+        assert repr(str(path)) in str(refused.value)
+        path.unlink()
+        manager.gc()
+        assert manager.verify(deep=True).ok

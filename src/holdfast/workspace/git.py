@@ -380,6 +380,7 @@ class Workspace:
             return Sweep(0, 0, dry_run)
         with self._store.using(alone=True), self._store.working():
             refuse_linked_references(self._store.home)
+            self._store.references.refuse_foreign()
             # It needs its snapshots, whether or not anything else does.
             finish_interrupted(self._store, self.limits, Repository.find(self.root))
             wanted = set(needed())

@@ -8,11 +8,13 @@ commit: nothing is freed before such references are written anew.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from holdfast.durable import sync_directories
+from holdfast.errors import WorkspaceRefused
 from holdfast.workspace.notes import read_bytes
 from holdfast.workspace.paths import lines
 from holdfast.workspace.process import Deadline, Git
@@ -20,6 +22,9 @@ from holdfast.workspace.process import Deadline, Git
 _REFS: Final = "refs/snapshots"
 _LAST: Final = "refs/last"
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
+_OURS: Final = re.compile(rf"{_REFS}/[^/]+/[0-9a-f]+")
+# What no name of a reference has in it.
+_IMPOSSIBLE: Final = re.compile(r"[\0- \x7f~^:?*\[\\]|\.\.|@\{")
 
 
 class References:
@@ -82,7 +87,11 @@ class References:
 
     def misleading(self) -> dict[str, set[str]]:
         """Return commits, by group, whose reference is there and says nothing, or something else."""
-        files = {f"{one.parent.name}/{one.name}" for one in (self._home / _REFS).glob("*/*")}
+        files = {
+            f"{one.parent.name}/{one.name}"
+            for one in (self._home / _REFS).glob("*/*")
+            if _is_seen(one.parent.name) and not one.is_dir()
+        }
         values = self._values()
         right = {name for name, value in values.items() if name.endswith(f"/{value}")}
         found: dict[str, set[str]] = {}
@@ -92,6 +101,23 @@ class References:
             if set(os.fsencode(commit)) <= _HEXADECIMAL:
                 found.setdefault(group, set()).add(commit)
         return found
+
+    def refuse_foreign(self) -> None:
+        """Raise `WorkspaceRefused` for a file that git takes for a reference and can make nothing of.
+
+        Git frees nothing where there is one. Those that have the name of a snapshot can be mended.
+        """
+        for where, folders, names in os.walk(self._home / "refs"):
+            folders[:] = filter(_is_seen, folders)
+            for name in filter(_is_seen, names):
+                path = Path(where, name)
+                found = path.relative_to(self._home).as_posix()
+                ours = found == _LAST or _OURS.fullmatch(found)
+                if _IMPOSSIBLE.search(found) or not (ours or _names_object(read_bytes(path))):
+                    raise WorkspaceRefused(
+                        f"{str(path)!r} is no reference to a snapshot, and git frees nothing where "
+                        "it is. Nothing was changed; remove it"
+                    )
 
     def hold_again(self, wanted: Mapping[str, Iterable[str]]) -> None:
         """Write references anew, for commits by group, whatever stands in their place."""
@@ -118,7 +144,15 @@ class References:
     def _remove_unreadable(self, name: str) -> None:
         """Remove the file of a reference that names no object: git itself refuses to replace it."""
         path = self._home / name
-        said = read_bytes(path).strip()
-        names_object = len(said) in (40, 64) and set(said) <= _HEXADECIMAL
-        if not names_object and path.is_file():
+        if not _names_object(read_bytes(path)) and path.is_file():
             path.unlink()
+
+
+def _names_object(said: bytes) -> bool:
+    name = said.strip()
+    return len(name) in (40, 64) and set(name) <= _HEXADECIMAL
+
+
+def _is_seen(name: str) -> bool:
+    """Whether git looks at a file or directory of this name where references are."""
+    return not (name.startswith(".") or name.endswith(".lock"))
