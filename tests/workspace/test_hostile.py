@@ -881,6 +881,31 @@ def test_a_note_that_was_edited_becomes_no_option_of_git(key: str, project: Path
         assert victim.read_text() == "precious"
 
 
+def test_a_note_hands_out_no_snapshot_that_is_not_there(project: Path) -> None:
+    workspace = Workspace(project)
+    assert workspace.last() is None
+    saved = workspace.snapshot()
+    assert workspace.last() == saved.commit
+    path = workspace.store_dir / "last.json"
+    note = json.loads(path.read_bytes())
+    names: tuple[Any, ...] = (saved.tree, "--all", "", 7, [7], {})
+    for name in names:
+        path.write_text(json.dumps({**note, "commit": name}))
+        assert workspace.last() is None
+
+
+def test_a_snapshot_that_was_lost_stops_neither_a_sweep_nor_the_next_one(project: Path) -> None:
+    workspace = Workspace(project)
+    saved = workspace.snapshot()
+    path = workspace.store_dir / "last.json"
+    for paths in (None, ["a.txt"]):
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "commit": "1" * 40}))
+        assert workspace.last() is None
+        workspace.gc(lambda: {saved.commit})
+        assert workspace.snapshot(paths).commit == saved.commit
+        assert workspace.last() == saved.commit
+
+
 def test_what_a_commit_consists_of_is_not_read_from_elsewhere(project: Path) -> None:
     workspace = Workspace(project)
     saved = workspace.snapshot()

@@ -90,9 +90,9 @@ class Capture:
         try:
             return self._run(told, group=group, rescue=rescue, held=held)
         except WorkspaceUnavailable:
-            if not self._note or not self._index.is_damaged():
+            if not self._note or not (self._index.is_damaged() or self._lacks_last()):
                 raise
-        # It only says what need not be read again.
+        # They only say what need not be read again.
         self._store.index.unlink()
         self._store.notes.remove(NOTE)
         again = Capture(
@@ -133,6 +133,11 @@ class Capture:
                 self._standing.close()
             self._store.incoming.close()
             self._index.discard()
+
+    def _lacks_last(self) -> bool:
+        """Whether the store has lost the snapshot that the note is about."""
+        commit = self._note.get("commit")
+        return commit is not None and not self._store.present([commit])
 
     # Told files ------------------------------------------------------------------------------
 

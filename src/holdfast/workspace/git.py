@@ -318,8 +318,9 @@ class Workspace:
             self._store.references.keep(self._group, commit, last=False)
 
     def last(self) -> str | None:
-        """Return the project's latest snapshot, whoever made it."""
-        return self._store.notes.read(NOTE).get("commit")
+        """Return the project's latest snapshot, whoever made it; None if it is not there any more."""
+        commit = self._store.notes.read(NOTE).get("commit")
+        return commit if isinstance(commit, str) and self.has(commit) else None
 
     # Upkeep ----------------------------------------------------------------------------------
 
@@ -390,7 +391,7 @@ class Workspace:
             orphans = self.snapshots() - wanted
             before = self._store.size()
             if not dry_run:
-                self._store.references.hold_last(read_cache(self._store).get("commit"))
+                self._store.references.hold_last(self.last() if read_cache(self._store) else None)
                 self._store.references.release(self._group, sorted(orphans))
                 if not last and self.last() not in self._store.references.all_kept():
                     forget_cache(self._store)
