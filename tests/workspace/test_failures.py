@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.workspace.base import Snapshot
+from holdfast.workspace.process import Git
 from holdfast.workspace.store_settings import secure
 from tests.workspace.children import run_python
 from tests.workspace.pictures import (
@@ -142,6 +144,113 @@ def test_objects_that_are_set_aside_are_stored_again(
     assert Workspace(root).set_damaged_aside() == 0
     workspace.gc(lambda: [saved.commit, later.commit])
     assert list(objects.rglob("tmp_obj_*")) == []
+
+
+def packed(root: Path) -> tuple[Workspace, Snapshot, Snapshot]:
+    """Return a workspace with two snapshots, all of whose objects are in one pack."""
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    (root / "more").write_bytes(random.Random(5).randbytes(20_000))
+    (root / "noise").unlink()
+    later = workspace.snapshot()
+    workspace.gc(lambda: [saved.commit, later.commit])
+    (root / "more").unlink()
+    (root / "noise").write_bytes(random.Random(4).randbytes(20_000))
+    return workspace, saved, later
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+def damage_in_pack(workspace: Workspace, name: str) -> Path:
+    """Damage one object of the only pack; return the pack."""
+    (pack,) = (workspace.store_dir / "objects" / "pack").glob("*.pack")
+    listed = git(workspace.store_dir, "verify-pack", "-v", str(pack.with_suffix(".idx")))
+    words = next(line.split() for line in listed.splitlines() if line.startswith(name))
+    data = bytearray(pack.read_bytes())
+    data[int(words[4]) + int(words[3]) // 2] ^= 0x10
+    pack.chmod(0o600)
+    pack.write_bytes(data)
+    return pack
+
+
+@pytest.mark.parametrize("what", ["commit", "tree", "subtree", "blob"])
+def test_of_a_damaged_pack_the_good_objects_stay(what: str, root: Path) -> None:
+    workspace, saved, later = packed(root)
+    pack = damage_in_pack(workspace, name_of(workspace, saved, what))
+    before = workspace.verify([saved.commit, later.commit])
+    # Both have the same subtree.
+    others = [] if what == "subtree" else [later.commit]
+    assert {one.commit for one in before} == {saved.commit, later.commit} - set(others)
+    assert Workspace(root).set_damaged_aside() == 1
+    assert not pack.exists()
+    assert workspace.verify(others) == []
+    assert Workspace(root).snapshot().commit == saved.commit
+    assert workspace.verify([saved.commit, later.commit]) == []
+    assert Workspace(root).set_damaged_aside() == 0
+    workspace.gc(lambda: [saved.commit, later.commit])
+    assert not [one for one in files_in(workspace.store_dir / "objects") if "tmp" in one]
+    assert workspace.verify([saved.commit, later.commit]) == []
+
+
+def test_a_kill_while_a_damaged_pack_is_set_aside_loses_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, saved, later = packed(root)
+    damage_in_pack(workspace, name_of(workspace, saved, "blob"))
+    rename, left = Path.rename, 0
+
+    class Killed(BaseException):
+        pass
+
+    def renamed(path: Path, target: Path) -> Path:
+        nonlocal left
+        if not left:
+            raise Killed
+        left -= 1
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    # Each time one step further than the time before.
+    for allowed in range(4):
+        left = allowed
+        with suppress(Killed):
+            Workspace(root).set_damaged_aside()
+        assert workspace.verify([later.commit]) == []
+    monkeypatch.undo()
+    assert Workspace(root).set_damaged_aside() == 0
+    assert Workspace(root).snapshot().commit == saved.commit
+    assert workspace.verify([saved.commit, later.commit]) == []
+
+
+def test_nothing_is_set_aside_because_git_fails(root: Path) -> None:
+    workspace, saved, _ = packed(root)
+    damage_in_pack(workspace, name_of(workspace, saved, "blob"))
+    before = files_in(workspace.store_dir / "objects")
+
+    def fails(*arguments: Any, **options: Any) -> bytes:
+        if "--batch" in arguments:
+            raise WorkspaceUnavailable("git cat-file failed (128): fatal: Out of memory")
+        return run(*arguments, **options)
+
+    run = Git.run
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Git, "run", fails)
+        with pytest.raises(WorkspaceUnavailable, match="memory"):
+            workspace.set_damaged_aside()
+    assert files_in(workspace.store_dir / "objects") == before
+
+
+@pytest.mark.parametrize("part", [".pack", ".idx"])
+def test_a_pack_that_git_cannot_open_stays_and_is_in_nobodys_way(part: str, root: Path) -> None:
+    workspace, saved, _ = packed(root)
+    (file,) = (workspace.store_dir / "objects" / "pack").glob(f"*{part}")
+    truncate(file)
+    assert workspace.set_damaged_aside() == 0
+    assert file.exists()
+    assert Workspace(root).snapshot().commit == saved.commit
+    assert workspace.verify([saved.commit]) == []
 
 
 def empty_head(store: Path) -> None:

@@ -135,8 +135,8 @@ def verify(
     ]
     damaged = damaged_files(files)
     if deep and damaged:
-        # Who may not write is told all the same.
-        with suppress(WorkspaceError):
+        # Who may not write, or has no room for it, is told all the same.
+        with suppress(WorkspaceError, OSError):
             files.workspace.set_damaged_aside()
     return replace(report, damaged=(*report.damaged, *damaged, *unheld))
 

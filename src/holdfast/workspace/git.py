@@ -47,6 +47,7 @@ from holdfast.workspace.base import (
 from holdfast.workspace.basis import NOTE, forget_cache, read_cache
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between, count_between, text_between
+from holdfast.workspace.damaged import set_damaged_aside
 from holdfast.workspace.details import Details
 from holdfast.workspace.packs import check_lists, export_pack, import_pack, take_in, write_pack
 from holdfast.workspace.position import Position
@@ -340,12 +341,12 @@ class Workspace:
     def set_damaged_aside(self) -> int:
         """Have the next capture read every file again, and store those whose objects are damaged.
 
-        Returns how many objects were taken out of the way. Those in packs stay.
+        Returns how many objects were taken out of the way.
         """
         if not self._store.exists():
             return 0
         with self._store.working():
-            count = self._store.set_damaged_aside()
+            count = set_damaged_aside(self._store)
             forget_cache(self._store)
         return count
 

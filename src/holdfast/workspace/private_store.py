@@ -19,7 +19,7 @@ from holdfast.workspace.base import MB, Entry, Problem, is_own
 from holdfast.workspace.environment import STORE_SETTINGS
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.notes import Notes, write_if_other
-from holdfast.workspace.objects import has_name, is_whole, names_in, tree_entries
+from holdfast.workspace.objects import has_name, names_in, tree_entries
 from holdfast.workspace.paths import batches, lines, split
 from holdfast.workspace.process import Deadline, Git, understood
 from holdfast.workspace.references import References
@@ -29,8 +29,6 @@ from holdfast.workspace.store_locks import ASIDE, PATIENCE, StoreLocks
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".backup-")
 # What a snapshot knows beyond its files is read whole; that of a million files has room in this.
 _MOST_DETAILS: Final = 32 * MB
-# How the files begin that git takes for what it had not finished, and prunes.
-_LEFT_OVER: Final = "tmp_obj_"
 _AUTHOR: Final = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -286,20 +284,6 @@ class PrivateStore:
         except (SnapshotNotFound, SnapshotCorrupt, WorkspaceUnavailable) as error:
             return str(error)
         return None
-
-    def set_damaged_aside(self) -> int:
-        """Take loose objects with other bytes than their names say out of the way; return how many.
-
-        Git does not write again what it finds under a name. The next sweep removes them.
-        """
-        digits, count = self.id_digits(), 0
-        for folder in (self.home / "objects").glob("[0-9a-f][0-9a-f]"):
-            for path in list(folder.iterdir()):
-                name = folder.name + path.name
-                if len(name) == digits and not is_whole(path, name):
-                    path.rename(folder / f"{_LEFT_OVER}{path.name}")
-                    count += 1
-        return count
 
     def count_objects(self) -> int:
         """Return how many objects the store holds, packed and loose."""
