@@ -39,17 +39,27 @@ _URLSAFE: Final = r"[A-Za-z0-9_\-]"
 _HEX: Final = "[0-9a-f]"
 
 
+class Anchor(NamedTuple):
+    """A literal, where a match begins before it, and what is literal of that."""
+
+    text: str
+    least: int
+    most: int
+    before: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One form of a kind. The group ``secret``, or else the whole match, is what is taken out.
 
-    Each anchor comes with how far before it a match begins: at least and at most so many characters.
+    Each anchor comes with how far before it a match begins, at least and at most so many characters, and with
+    the literal that has to stand right before it, if that is known.
     ``in_runs`` says that there is a long run of letters and digits in it, so that the anchors need to be
     looked for there only; those of other rules are lower case and found in any.
     """
 
     kind: str
-    anchors: tuple[tuple[str, int, int], ...]
+    anchors: tuple[Anchor, ...]
     source: str
     check: Callable[[str], bool]
     in_runs: bool = True
@@ -59,10 +69,10 @@ class Rule:
         """Whether it cannot begin in the middle of a word."""
         return self.source.startswith(_START)
 
-    def find(self, text: str, at: int, least: int, most: int) -> Match | None:
-        """Return the match whose anchor stands at ``at``, that many characters after its start."""
+    def find(self, text: str, at: int, anchor: Anchor) -> Match | None:
+        """Return the match whose anchor stands at ``at``."""
         pattern = _compiled(self.source)
-        for back in range(least, min(most, at) + 1):
+        for back in range(anchor.least, min(anchor.most, at) + 1):
             if (match := pattern.match(text, at - back)) is not None:
                 group = "secret" if "secret" in pattern.groupindex else 0
                 return Match(*match.span(group), self.check(without_filler(match[group])))
@@ -110,10 +120,10 @@ _COMMON: Final = dict(zip("etaoinshrdlcumwfgypbvkjxqz", [
 ], strict=True)) | {"_": 1.5, "-": 1.0, ".": 1.2, "/": 1.0, ":": 0.8, " ": 18.0, "=": 1.0}  # fmt: skip
 
 
-def _anchor(word: str) -> tuple[str, int, int]:
+def _anchor(word: str) -> Anchor:
     """Return the part of a literal that the first pass looks for: it begins with a rare character."""
     at = min(range(max(1, len(word) - 1)), key=lambda i: (_COMMON.get(word[i], 0.5), i))
-    return word[at:], at, at
+    return Anchor(word[at:], at, at, word[:at])
 
 
 def _around(
@@ -124,7 +134,7 @@ def _around(
     check: Callable[[str], bool] = is_varied,
 ) -> Rule:
     """Return the rule for secrets with something characteristic in the middle."""
-    return Rule(kind, ((anchor, *back),), pattern, check)
+    return Rule(kind, (Anchor(anchor, *back),), pattern, check)
 
 
 def _after(kind: str, anchors: str, pattern: str, check: Callable[[str], bool] = is_varied) -> Rule:
@@ -136,7 +146,7 @@ def _anywhere(
     kind: str, anchor: str, pattern: str, check: Callable[[str], bool], back: int = 0
 ) -> Rule:
     """Return the rule for secrets that may be short, or in parts."""
-    return Rule(kind, ((anchor, back, back),), pattern, check, in_runs=False)
+    return Rule(kind, (Anchor(anchor, back, back),), pattern, check, in_runs=False)
 
 
 # Up to the end, whatever stands before the lines: headers, the marks of a diff, numbers. Without an end the

@@ -13,12 +13,12 @@ front of it, in the forms that people and programs write (`holdfast.redaction.as
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from holdfast.redaction.assignments import NAME_CHARACTERS, assigned
 from holdfast.redaction.glance import NAMES, RUN, RUN_CHARACTERS
-from holdfast.redaction.kinds import FRAMED, TYPED, Rule
+from holdfast.redaction.kinds import FRAMED, TYPED, Anchor, Rule
 from holdfast.redaction.names import CONTEXTUAL
 from holdfast.redaction.placeholders import Finding
 
@@ -36,27 +36,23 @@ class Scanner:
         framed = [one for one in FRAMED if kinds is None or one[1].kind in kinds]
         self._named = frozenset(CONTEXTUAL if kinds is None else set(CONTEXTUAL) & set(kinds))
         self._framed = [rule for _, rule in framed]
-        rules: dict[str, list[Rule]] = {}
+        rules: dict[str, list[tuple[Rule, Anchor]]] = {}
         self._words: dict[bytes, list[Rule]] = {}
         for rule in [*wanted, *extra]:
-            for anchor, _, _ in rule.anchors:
+            for anchor in rule.anchors:
                 if rule.in_runs:
-                    rules.setdefault(anchor, []).append(rule)
+                    rules.setdefault(anchor.text, []).append((rule, anchor))
                 else:
-                    self._words.setdefault(anchor.encode(), []).append(rule)
+                    self._words.setdefault(anchor.text.encode(), []).append(rule)
         # Of two anchors of which one begins with the other the longer one is found: it stands for both.
         self._rules = {
-            found: [
-                (rule, least, most)
-                for anchor, rules_of in rules.items()
-                if found.startswith(anchor)
-                for rule in rules_of
-                for literal, least, most in rule.anchors
-                if literal == anchor
-            ]
+            found: [one for text, some in rules.items() if found.startswith(text) for one in some]
             for found in rules
         }
-        self._anchors = re.compile("|".join([*(one for one, _ in framed), *_tree(rules)]) or "(?!)")
+        before = {text: {one.before for _, one in some} for text, some in rules.items()}
+        self._anchors = re.compile(
+            "|".join([*(one for one, _ in framed), *_tree(before)]) or "(?!)"
+        )
 
     def find(self, text: str) -> list[Finding]:
         """Return the secrets of a text, in order; they do not overlap."""
@@ -85,11 +81,16 @@ class Scanner:
             end = end if end >= 0 else len(text)
             while (match := self._anchors.search(text, start, end)) is not None:
                 # One anchor may hide the beginning of another.
-                start = match.start() + 1
-                for rule, least, most in self._tried(match):
-                    if least == most and rule.bounded and _inside(text, match.start() - least):
+                place = match.start()
+                start = place + 1
+                for rule, anchor in self._tried(match):
+                    if not text.endswith(anchor.before, 0, place) or (
+                        anchor.least == anchor.most
+                        and rule.bounded
+                        and _inside(text, place - anchor.least)
+                    ):
                         continue
-                    found = rule.find(text, match.start(), least, most)
+                    found = rule.find(text, place, anchor)
                     if found is not None and found.secret and found.start >= done:
                         findings.append(Finding(rule.kind, found.start, found.end))
                         start = done = max(start, found.end)
@@ -97,11 +98,11 @@ class Scanner:
             at = runs.find(RUN, end)
         return findings
 
-    def _tried(self, match: re.Match[str]) -> list[tuple[Rule, int, int]]:
+    def _tried(self, match: re.Match[str]) -> list[tuple[Rule, Anchor]]:
         if match.lastindex is None:
             return self._rules[match[0]]
         framed = self._framed[match.lastindex - 1]
-        return [(framed, *framed.anchors[0][1:])]
+        return [(framed, framed.anchors[0])]
 
     def _assignments(self, text: str, lower: bytes) -> list[Finding]:
         findings: list[Finding] = []
@@ -131,11 +132,11 @@ def _inside(text: str, at: int) -> bool:
 
 def _by_word(text: str, lower: bytes, word: bytes, rule: Rule) -> Iterator[Finding]:
     """Yield the secrets of a rule that has one anchor."""
-    _, least, most = rule.anchors[0]
+    anchor = rule.anchors[0]
     done = 0
     at = lower.find(word)
     while at >= 0:
-        found = rule.find(text, at, least, most) if at >= done else None
+        found = rule.find(text, at, anchor) if at >= done else None
         if found is not None:
             # Looked at once, whether it is a secret or not.
             done = found.end
@@ -169,26 +170,25 @@ def _places(text: bytes, word: bytes) -> list[int]:
 
 
 class _Node(dict[str, "_Node"]):
-    """What may follow: characters, or the end, which is the empty text."""
+    """What may follow: characters, or an end, and then this is what has to be true there."""
+
+    ends: tuple[str, ...] = ()
 
 
-def _tree(anchors: Iterable[str]) -> Iterator[str]:
-    """Yield one pattern for each first character: the literals as a tree."""
+def _tree(anchors: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Yield one pattern for each first character: the literals as a tree, each behind one of some others."""
     root = _Node()
-    for anchor in anchors:
+    for anchor, before in anchors.items():
         node = root
-        for character in [*anchor, ""]:
+        for character in anchor:
             node = node.setdefault(character, _Node())
+        behind = (f"(?<={re.escape(one + anchor)})" for one in sorted(before))
+        node.ends = ("",) if "" in before else tuple(behind)
     for character in sorted(root):
         yield re.escape(character) + _branches(root[character])
 
 
 def _branches(node: _Node) -> str:
-    branches = [
-        re.escape(character) + _branches(node[character]) for character in sorted(node) if character
-    ]
-    if not branches:
-        return ""
-    if len(branches) == 1 and "" not in node:
-        return branches[0]
-    return f"(?:{'|'.join(branches)}){'?' if '' in node else ''}"
+    branches = [re.escape(character) + _branches(node[character]) for character in sorted(node)]
+    branches += node.ends
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
