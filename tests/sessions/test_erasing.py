@@ -17,7 +17,7 @@ from psycopg import sql
 from holdfast import SessionManager
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.crypto import KeyRing
-from holdfast.errors import WorkspaceUnavailable
+from holdfast.errors import SessionNotFound, WorkspaceUnavailable
 from holdfast.sessions import Session
 from holdfast.sql import TENANT_TABLES
 from holdfast.testing.drafts import session as new_session
@@ -216,6 +216,25 @@ def test_packs_that_cannot_be_made_anew_are_told_of(
         monkeypatch.undo()
         assert manager.delete_session(f"{GONE}-before").left == ()
         assert traces(manager, "postgres", postgres_url, GONE) == []
+
+
+def test_no_pack_is_made_anew_for_a_session_that_is_not_there(
+    postgres_url: str, project: Path
+) -> None:
+    with SessionManager.open(postgres_url, project_dir=project) as manager:
+        for mark in (GONE, KEPT):
+            (project / "file").write_text(f"{mark} " + "much the same " * 2000)
+            with manager.create_session("worker", session_id=mark) as session:
+                session.save_checkpoint(mark, state={})
+        with manager.resume_session(GONE) as session:
+            session.delete_checkpoint(GONE)
+        needs = manager.store.pack_needs()
+        assert sorted(map(len, needs.values())) == [0, 1]
+        with pytest.raises(SessionNotFound):
+            manager.delete_session("nobody")
+        assert manager.store.pack_needs() == needs
+        manager.delete_session(GONE)
+        assert sorted(map(len, manager.store.pack_needs().values())) == [0]
 
 
 def refused(*_: object) -> bytes:

@@ -9,11 +9,12 @@ again or by ``gc``; what could not be freed is said.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.autosave.fallback import FallbackLog
-from holdfast.errors import WorkspaceError
+from holdfast.errors import HoldfastError, WorkspaceError
 from holdfast.sessions.detaching import detach
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
@@ -37,6 +38,8 @@ def erase_session(
     store: Store, files: ProjectFiles | None, project_dir: Path, session_id: str
 ) -> Erasure | None:
     """Erase one session; None if there is none of that id."""
+    if not _is_there(store, session_id):
+        return None
     going, problem = detach(store, session_id)
     if not store.delete_session(session_id):
         return None
@@ -47,6 +50,13 @@ def erase_session(
             why = problem or "somebody saved meanwhile; erase another session to repeat it"
             left.append(f"packs of files in the database that others need: {why}")
     return _clean_up(store, files, project_dir, erased=1, sessions=[session_id], left=left)
+
+
+def _is_there(store: Store, session_id: str) -> bool:
+    # One that cannot be read can be erased all the same.
+    with suppress(HoldfastError):
+        return store.find_session(session_id) is not None
+    return True
 
 
 def erase_tenant(store: Store, files: ProjectFiles | None, project_dir: Path) -> Erasure:
