@@ -237,6 +237,15 @@ def test_no_pack_is_made_anew_for_a_session_that_is_not_there(
         assert sorted(map(len, manager.store.pack_needs().values())) == [0]
 
 
+def test_a_store_that_cannot_be_swept_is_told_of(project: Path) -> None:
+    with SessionManager.open(project_dir=project) as manager:
+        gone = work(manager, GONE)
+        foreign = project / ".agents" / "workspace.git" / "refs" / "snapshots" / "foreign"
+        foreign.write_text("no reference")
+        (left,) = manager.delete_session(gone.id).left
+        assert left.startswith(f"snapshots of files: {str(foreign)!r} is no reference")
+
+
 def refused(*_: object) -> bytes:
     raise WorkspaceUnavailable("git is not here")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.autosave.fallback import FallbackLog
-from holdfast.errors import HoldfastError, WorkspaceError
+from holdfast.errors import HoldfastError, WorkspaceError, WorkspaceRefused
 from holdfast.sessions.detaching import detach
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
@@ -81,7 +81,7 @@ def _clean_up(
             snapshots, file_bytes = swept.snapshots, swept.bytes + packs.bytes
             if swept.mended:
                 left.append("snapshots of files: references were lost; holdfast gc frees them")
-        except WorkspaceError as error:
+        except (WorkspaceError, WorkspaceRefused) as error:
             left.append(f"snapshots of files: {error}; holdfast gc frees them")
     try:
         FallbackLog(project_dir).forget(store.tenant, sessions)
