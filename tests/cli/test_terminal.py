@@ -79,6 +79,23 @@ def test_what_reads_everything_has_a_bar_too(
     assert title not in on_terminal(*arguments, "--json", cwd=cli.project, program=program)
 
 
+@pytest.mark.parametrize(
+    ("command", "title"), [("gc", "freeing"), ("erase --all --yes", "erasing")]
+)
+def test_what_cannot_be_counted_has_a_spinner_for_those_who_waited(
+    cli: CommandLine, command: str, title: str
+) -> None:
+    cli.save("one", {})
+    arguments = command.split()
+    for patience, options in ((3600, ()), (-1, ("--json",)), (-1, ())):
+        program = (
+            "import sys; from holdfast.cli import main, progress\n"
+            f"progress.PATIENCE = {patience}; sys.argv[0] = 'holdfast'; main()"
+        )
+        drawn = on_terminal(*arguments, *options, cwd=cli.project, program=program)
+        assert (title in drawn) is (patience < 0 and not options)
+
+
 @pytest.fixture
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw as on a terminal, into the answer of a command that runs in this process."""

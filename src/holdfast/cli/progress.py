@@ -1,10 +1,11 @@
-"""A bar for those who wait: on a terminal, from the first second on, and on stderr."""
+"""A bar for those who wait, or a spinner: on a terminal, from the first second on, and on stderr."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from threading import Timer
 from typing import Final, TypeAlias
 
 from holdfast.cli.output import console, on_terminal
@@ -36,3 +37,21 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Report | None]:
                 draw(done, total)
 
         yield report
+
+
+@contextmanager
+def spinner(title: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show that work goes on of which nobody can say how much there is."""
+    if quiet or not on_terminal(err=True):
+        yield
+        return
+    with ExitStack() as stack:
+        # Nothing calls back meanwhile, so it is drawn beside the work.
+        timer = Timer(PATIENCE, lambda: stack.enter_context(console(err=True).status(title)))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()

@@ -10,6 +10,7 @@ import click
 from holdfast.cli.asking import check_can_ask, confirm, yes_option
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line, size
+from holdfast.cli.progress import spinner
 from holdfast.hooks.rewind import forget_agent
 from holdfast.manager.folder import Folder
 from holdfast.runner import forget_brief
@@ -46,7 +47,8 @@ def command(common: Common, session: str | None, everything: bool, yes: bool) ->
         if not yes:
             _show(chosen)
             confirm("Erase for good?")
-        done = manager.erase_tenant() if everything else manager.delete_session(chosen[0].id)
+        with spinner("erasing", quiet=common.json):
+            done = manager.erase_tenant() if everything else manager.delete_session(chosen[0].id)
         _clear_project(manager, chosen)
     if common.json:
         answer({"erasure": asdict(done)})

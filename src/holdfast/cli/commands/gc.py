@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, plural, print_line, size
+from holdfast.cli.progress import spinner
 
 
 @click.command("gc", short_help="Free the space of content that nothing refers to.")
@@ -25,7 +26,7 @@ def command(common: Common, dry_run: bool) -> None:
       holdfast gc --dry-run
       holdfast gc --json
     """
-    with common.open() as manager:
+    with common.open() as manager, spinner("freeing", quiet=common.json):
         report = manager.gc(dry_run=dry_run)
     if common.json:
         answer({"gc": asdict(report)})
