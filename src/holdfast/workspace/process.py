@@ -240,8 +240,9 @@ def _communicate(
     # What was not sent yet would be lost on the way.
     if stdin is None and deadline.doubt is not None:
         left = deadline.left()
+        patience = _PATIENCE if left is None else min(_PATIENCE, left)
         with suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=min(_PATIENCE, left or _PATIENCE))
+            return process.communicate(timeout=patience)
         deadline.doubt()
     return process.communicate(stdin, timeout=deadline.left())
 
