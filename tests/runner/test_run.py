@@ -88,6 +88,16 @@ def test_signals_reach_the_program(project: Path, signum: signal.Signals, status
         assert record.status == status
 
 
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, 32], ids=str)
+def test_whatever_signal_ends_a_program_ends_the_wrapper(project: Path, signum: int) -> None:
+    program = f"import os; os.kill(os.getpid(), {int(signum)})"
+    done = holdfast(project, "run", "--", sys.executable, "-c", program)
+    assert (done.returncode, done.stderr) == (-signum, "")
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert record.status == "failed"
+
+
 @pytest.mark.row("S1-27")
 def test_files_are_saved_while_it_works(project: Path) -> None:
     program = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import click
 
@@ -60,6 +61,8 @@ def command(
 def end_like(outcome: runner.Outcome) -> None:
     """End as the program ended, by the same signal if it was one."""
     if outcome.exit_code < 0:
-        signal.signal(-outcome.exit_code, signal.SIG_DFL)
+        # None can be set for SIGKILL, and for those that the C library keeps to itself.
+        with suppress(OSError):
+            signal.signal(-outcome.exit_code, signal.SIG_DFL)
         os.kill(os.getpid(), -outcome.exit_code)
     raise SystemExit(outcome.shell_code)
