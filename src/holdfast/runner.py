@@ -75,14 +75,15 @@ def start(
     interval: float | None = 30.0,
 ) -> Outcome:
     """Run a command as a new session, to its end."""
-    program = _find(command)
+    where = _directory(manager)
+    program = _find(command, manager.project_dir / where)
     session = manager.create_session(
         agent_type or Path(command[0]).name,
         task_description=task or shlex.join(command),
-        metadata={COMMAND: list(command), _DIRECTORY: _directory(manager)},
+        metadata={COMMAND: list(command), _DIRECTORY: where},
     )
     trust.remember(session.id, _recorded(session.metadata))
-    return _watch(session, program, command, manager.project_dir, interval, brief=None)
+    return _watch(session, program, command, manager.project_dir / where, interval, brief=None)
 
 
 def start_again(
@@ -112,9 +113,13 @@ def start_again(
         )
     trust.remember(session.id, _recorded(session.metadata))
     command = _with_secrets(session, command)
-    program = _find(command)
-    brief = _write_brief(manager.project_dir, session)
-    return _watch(session, program, command, manager.project_dir, interval, brief=brief)
+    directory = manager.project_dir / str(session.metadata.get(_DIRECTORY, "."))
+    if not directory.is_dir():
+        directory = manager.project_dir
+    with _paused_unless_started(session):
+        program = _find(command, directory)
+        brief = _write_brief(manager.project_dir, session)
+    return _watch(session, program, command, directory, interval, brief=brief)
 
 
 def start_due(
@@ -192,12 +197,24 @@ def _with_secrets(session: Session, command: Sequence[str]) -> list[str]:
     return whole
 
 
-def _find(command: Sequence[str]) -> str:
-    program = shutil.which(command[0]) if command and command[0] else None
+def _find(command: Sequence[str], directory: Path) -> str:
+    """Return the program of a command that is started in a directory, which its path may be relative to."""
+    name = command[0] if command else ""
+    path = os.path.join(directory, name) if os.path.dirname(name) else name
+    program = shutil.which(path) if path else None
     if program is None:
-        name = command[0] if command else ""
         raise CommandNotFound(f"{name!r} is not a program that can be run; nothing was started")
     return program
+
+
+@contextmanager
+def _paused_unless_started(session: Session) -> Iterator[None]:
+    """Leave a session for later whose program does not get to run."""
+    try:
+        yield
+    except (CommandNotFound, WorkspaceRefused):
+        session.pause("its command could not be started")
+        raise
 
 
 def _directory(manager: SessionManager) -> str:
@@ -241,7 +258,7 @@ def _watch(
     session: Session,
     program: str,
     command: Sequence[str],
-    project_dir: Path,
+    directory: Path,
     interval: float | None,
     *,
     brief: Path | None,
@@ -253,9 +270,11 @@ def _watch(
     env = {**os.environ, "HOLDFAST_SESSION": session.id}
     if brief is not None:
         env["HOLDFAST_BRIEF"] = str(brief)
-    directory = project_dir / str(session.metadata.get(_DIRECTORY, "."))
-    with session.autosave(lambda: dict(state), interval=interval, signals=False):
-        exit_code = _run(program, command, env, directory if directory.is_dir() else project_dir)
+    with (
+        _paused_unless_started(session),
+        session.autosave(lambda: dict(state), interval=interval, signals=False),
+    ):
+        exit_code = _run(program, command, env, directory)
         state["exit_code"] = exit_code
     _conclude(session, state, exit_code)
     session.close(release=True)
@@ -264,7 +283,12 @@ def _watch(
 
 def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory: Path) -> int:
     with _signals() as passed_on:
-        child = subprocess.Popen([program, *command[1:]], env=env, cwd=directory)
+        try:
+            child = subprocess.Popen([program, *command[1:]], env=env, cwd=directory)
+        except OSError as error:
+            raise CommandNotFound(
+                f"{command[0]!r} is not a program that can be run: {error.strerror}; nothing was started"
+            ) from error
         passed_on.append(child)
         return child.wait()
 

@@ -168,6 +168,35 @@ def test_what_is_no_program_starts_nothing(project: Path) -> None:
         assert manager.list_sessions() == []
 
 
+def test_the_path_of_a_program_is_relative_to_where_it_is_started(project: Path) -> None:
+    program = project / "agent.sh"
+    program.write_text("#!/bin/sh\ntest -e again\n")
+    program.chmod(0o700)
+    assert holdfast(project, "run", "--", "./agent.sh").returncode == 1
+    (project / "again").touch()
+    again = holdfast(project / "sub", "resume")
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_session_whose_program_cannot_be_started_waits_for_it(project: Path) -> None:
+    program = project / "agent.sh"
+    program.write_bytes(b"\x7fELF of no machine")
+    program.chmod(0o700)
+    for command in (["run", "--json", "--", "./agent.sh"], ["resume", "--json"]):
+        done = holdfast(project, *command)
+        assert done.returncode == 127
+        assert json.loads(done.stderr)["error"]["code"] == "command_not_found"
+        with SessionManager.open(project_dir=project) as manager:
+            [record] = manager.list_sessions()
+            assert record.status == "paused"
+    program.unlink()
+    assert holdfast(project, "resume").returncode == 127
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    # Nobody holds it.
+    assert holdfast(project, "resume").returncode == 0
+
+
 @pytest.mark.row("B6")
 def test_a_parked_session_is_started_once_when_its_time_has_come(project: Path) -> None:
     program = "import os, sys; os.path.exists('go') or sys.exit(5); open('ran', 'a').write('x')"
