@@ -246,11 +246,18 @@ def _write_brief(project_dir: Path, session: Session) -> Path:
             f"{path} is reached through a link, and what is written there could land anywhere. "
             "Nothing was started; remove the link"
         )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    handle = os.open(path, flags, 0o600)
-    with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(session.brief().text)
+    text = session.brief().text
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Always a new file: what is there may be a pipe, or another name of somebody's file.
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        raise WorkspaceRefused(
+            f"the brief cannot be written to {path}: {error.strerror}. Nothing was started"
+        ) from error
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -144,3 +145,34 @@ def test_a_brief_is_not_written_through_a_link(link: str, target: str, tmp_path:
     refused = holdfast(project, "resume", "plain", "--trust")
     assert (refused.returncode, "remove the link" in refused.stderr) == (2, True)
     assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["pipe", "another name of a file", "directory"])
+def test_a_brief_is_a_new_file_whatever_is_in_its_place(what: str, tmp_path: Path) -> None:
+    project, victim = tmp_path / "project", tmp_path / "victim"
+    make_repository(project)
+    victim.write_text("precious")
+    with SessionManager.open(project_dir=project) as manager:
+        session = manager.create_session(
+            "implementer",
+            session_id="plain",
+            metadata={"command": ["sh", "-c", 'cat "$HOLDFAST_BRIEF"'], "directory": "."},
+        )
+        session.save_checkpoint("work", state={"step": 1})
+        session.pause("later")
+    brief = project / ".agents" / "briefs" / "plain.md"
+    brief.parent.mkdir()
+    if what == "pipe":
+        os.mkfifo(brief)
+    elif what == "directory":
+        brief.mkdir()
+    else:
+        brief.hardlink_to(victim)
+    done = holdfast(project, "resume", "plain", "--trust")
+    if what == "directory":
+        assert (done.returncode, "the brief cannot be written" in done.stderr) == (2, True)
+        brief.rmdir()
+        # Nobody holds it.
+        done = holdfast(project, "resume", "plain")
+    assert (done.returncode, "plain" in done.stdout) == (0, True), done.stderr
+    assert victim.read_text() == "precious"
