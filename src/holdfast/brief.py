@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -251,7 +252,9 @@ def _sections(brief: Brief) -> list[_Section]:
     total = len(brief.tasks)
     progress = [f"{len(done)} of {total} tasks completed"] if total else []
     if isinstance(brief.progress, (int, float)):
-        progress.append(f"reported: {brief.progress:g}")
+        # A whole number may be larger than any that is shown so.
+        with suppress(OverflowError):
+            progress.append(f"reported: {brief.progress:g}")
     elif brief.progress:
         progress += [f"{one_line(k)}: {one_line(v, 80)}" for k, v in brief.progress.items()][:5]
     return [

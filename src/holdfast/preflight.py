@@ -303,8 +303,8 @@ def tools_in(state: Mapping[str, Any]) -> dict[str, str | None]:
     They are ``execution_context["tools"]``: names, dicts with ``name`` and ``version``, or a dict of
     versions by name.
     """
-    context = state.get("execution_context") or {}
-    return _versions(context.get("tools") or () if isinstance(context, Mapping) else ())
+    tools = state.get("execution_context", {}).get("tools")
+    return _versions(tools) if isinstance(tools, Collection) else {}
 
 
 def tool_reasons(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import io
@@ -21,6 +22,7 @@ import pytest
 from holdfast import SessionManager
 from holdfast.bundle import container, names, open_bundle
 from holdfast.bundle.container import header, padding
+from holdfast.bundle.content import payload_digest
 from holdfast.bundle.writing import canonical, opening
 from holdfast.errors import (
     BundleCorrupt,
@@ -31,8 +33,11 @@ from holdfast.errors import (
     IntegrityError,
     NotABundle,
     SnapshotCorrupt,
+    StateCorrupt,
     WorkspaceRefused,
 )
+from holdfast.model import Payload
+from holdfast.state import StateEncoder
 from tests.bundle.conftest import Open, work
 
 BAD = (NotABundle, BundleRefused, BundleCorrupt, BundleTooNew)
@@ -391,14 +396,95 @@ def test_a_state_that_would_fill_the_memory_is_refused(
         payload = write_manifest(b'{"a":{"$t":"ref","v":0}}', b"", [("str", refs)])
 
         def bomb(row: dict[str, Any], payload: Any = payload) -> None:
-            import base64
-
             row["payload"] = [payload.manifest, base64.b64encode(payload.refs).decode()]
 
         (tmp_path / "bomb.tar").write_bytes(
             sealed(parts | {names.EFFECTS: _rows(parts, names.EFFECTS, bomb)})
         )
         refuse(target, tmp_path / "bomb.tar", BundleRefused)
+
+
+# What is well formed, and not what it seems -----------------------------------------------------
+
+
+def with_content(whole: bytes, state: dict[str, Any], context: dict[str, Any] | None) -> bytes:
+    """Return a bundle whose checkpoints all hold another small state, unchecked."""
+    encoded = StateEncoder().encode(state, context)
+    payload = Payload(encoded.manifest, encoded.refs)
+    stored = [payload.manifest, base64.b64encode(payload.refs).decode()]
+    parts = parts_of(whole)
+    rows = [
+        orjson.dumps({**orjson.loads(line), "payload": stored}, option=orjson.OPT_SORT_KEYS) + b"\n"
+        for line in parts[names.CHECKPOINTS].splitlines()
+    ]
+    listed = orjson.loads(parts[names.MANIFEST])["checkpoints"]
+    digests = [{**one, "state": payload_digest(payload)} for one in listed]
+    return sealed(parts | {names.CHECKPOINTS: b"".join(rows)}, checkpoints=digests)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"task_state": 5},
+        {"task_state": "tasks"},
+        {"task_state": {"tasks": [5]}},
+        {"task_state": [{"id": [], "status": {}}]},
+        {"progress": "half way"},
+        {"progress": 10**400},
+        {"decisions": 7},
+        {"decisions": [{"rationale": "no text"}]},
+        {"memory_refs": "here"},
+        {"open_files": [{"line": 1}]},
+        {"execution_context": {"tools": 5}},
+        {"context": "large"},
+    ],
+    ids=str,
+)
+def test_a_state_in_which_a_documented_key_means_something_else_is_taken_as_it_is(
+    state: dict[str, Any], whole: bytes, target: SessionManager, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.tar").write_bytes(with_content(whole, state, None))
+    session_id = target.import_bundle(tmp_path / "odd.tar").session_id
+    session = target.resume_session(session_id)
+    assert session.state == state
+    assert "Move auth to OAuth" in session.brief(tools=["git"]).text
+    assert session.check_memory_refs() == []
+    assert session.latest_checkpoint().progress["total"] == 0
+    session.rollback("save 1")
+    assert session.state == state
+    assert target.export_session(session_id, tmp_path / "again.tar").states
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"git": "main"},
+        {"git": {"branch": 5}},
+        {"git": {"staged": 5}},
+        {"git": {"renamed": [["a"]]}},
+        {"git": {"staged_count": 1 << 70}},
+        {"workspace": []},
+        {"workspace": {"skipped": [5]}},
+        {"workspace": {"wrote": [[]]}},
+        {"workspace": {"wrote_count": "many"}},
+        {"completed_tasks": [{"title": "without an id"}]},
+    ],
+    ids=str,
+)
+def test_what_holdfast_does_not_write_beside_a_state_is_not_read(
+    context: dict[str, Any], whole: bytes, target: SessionManager, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.tar").write_bytes(with_content(whole, {"n": 1}, context))
+    session = target.get_session(target.import_bundle(tmp_path / "odd.tar").session_id)
+    with pytest.raises(StateCorrupt, match="what Holdfast does not write: context"):
+        _ = session.latest_checkpoint().files
+    assert session.preflight().verdict == "unsafe"
+    with pytest.raises(StateCorrupt):
+        session.rollback("save 1", dry_run=True, only_mine=True)
+    # What is saved after it is not held up.
+    with target.hold_session(session.id) as held:
+        held.save_checkpoint("mine", state={"n": 2})
+    assert session.load_checkpoint("mine").state == {"n": 2}
 
 
 # Files ----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from holdfast.errors import IntegrityError
 from holdfast.sessions import Checkpoint
 from holdfast.sessions.files import GIT
 from holdfast.sessions.rollback import is_of_rollback
+from holdfast.state.documented import documented
 from holdfast.workspace.base import NEVER_CAPTURED
 
 CheckpointKind: TypeAlias = Literal["automatic", "manual", "feature", "session"]
@@ -107,7 +108,7 @@ def save_point(checkpoint: Checkpoint) -> SavePoint:
     # What a rollback stores for itself has no folder.
     own = is_of_rollback(checkpoint.record)
     features = state.get("features") if isinstance(state.get("features"), Mapping) else None
-    numbers = state.get("context") or {}
+    numbers = documented(state).get("context", {})
     return SavePoint(
         id=label,
         name=(checkpoint.metadata or {}).get(TITLE) or label,

@@ -43,6 +43,7 @@ from holdfast.processes import owner_name
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import FILES, GIT, ProjectFiles
 from holdfast.sessions.tasks import all_tasks
+from holdfast.state.documented import documented
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
 from holdfast.workspace.base import Change
@@ -126,13 +127,14 @@ class _Look:
             return
         self.state, self.context = content.state, content.context
         project = self.around.project_dir
-        self.memory = check_memory_refs(_dicts(self.state, "memory_refs"), project)
-        self.missing = missing_files(_dicts(self.state, "open_files"), project)
+        known = documented(self.state)
+        self.memory = check_memory_refs(_dicts(known, "memory_refs"), project)
+        self.missing = missing_files(_dicts(known, "open_files"), project)
         yield from memory_reasons(self.memory)
         yield from open_file_reasons(self.missing)
         yield from secret_reasons(self.around.redaction.missing(self.state))
         if tools is not None:
-            yield from tool_reasons(tools_in(self.state), tools)
+            yield from tool_reasons(tools_in(known), tools)
 
     def _git_reasons(self, files: bool) -> Iterator[Reason]:
         """Compare HEAD always, which costs a moment, and the state of files when that was asked for."""
@@ -172,7 +174,7 @@ class _Look:
     # What the brief tells beyond that ---------------------------------------------------------
 
     def open_files(self) -> list[dict[str, Any]]:
-        listed = _dicts(self.state, "open_files")
+        listed = _dicts(documented(self.state), "open_files")
         return [{**one, "missing": one["path"] in self.missing} for one in listed]
 
     def decisions(self) -> list[Note]:
@@ -180,7 +182,7 @@ class _Look:
         notes = list(self.notes(DECISION))
         known = {note.text for note in notes}
         of = self.record.id if self.checkpoint is None else self.checkpoint.session_id
-        stated = (_stated(one, of) for one in self.state.get("decisions") or ())
+        stated = (_stated(one, of) for one in documented(self.state).get("decisions", ()))
         return notes + [note for note in stated if note.text not in known]
 
     def notes(self, key: str) -> Iterator[Note]:
@@ -240,7 +242,7 @@ def brief_of(
         checkpoint=None if look.checkpoint is None else look.checkpoint.record,
         preflight=compared,
         tasks=[normalise(task) for task in all_tasks(look.state, look.context)],
-        progress=look.state.get("progress"),
+        progress=documented(look.state).get("progress"),
         decisions=look.decisions(),
         learnings=list(look.notes(LEARNING)),
         open_files=look.open_files(),
@@ -269,7 +271,7 @@ def brief_to_go(
         checkpoint=None if look.checkpoint is None else look.checkpoint.record,
         preflight=Preflight(()),
         tasks=[normalise(task) for task in all_tasks(look.state, look.context)],
-        progress=look.state.get("progress"),
+        progress=documented(look.state).get("progress"),
         decisions=look.decisions(),
         learnings=list(look.notes(LEARNING)),
         open_files=look.open_files(),
@@ -342,7 +344,7 @@ def _changes(files: ProjectFiles, commit: str) -> list[Change]:
 
 
 def _dicts(state: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    return [dict(one) for one in state.get(key) or ()]
+    return [dict(one) for one in state.get(key, ())]
 
 
 def _stated(one: Any, session_id: str) -> Note:

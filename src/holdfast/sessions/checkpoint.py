@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import CheckpointNotFound
+from holdfast.errors import CheckpointNotFound, InvalidState, StateCorrupt
 from holdfast.model import CheckpointRecord, Payload
 from holdfast.sessions.tasks import all_tasks, progress_of
 from holdfast.state import DecodedState, outline_state
+from holdfast.state.documented import validate_context
 from holdfast.stores.base import Store
 
 
@@ -39,8 +40,10 @@ class Content:
         payload = payload or self._store.read_payload(self._checkpoint_id)
         if payload is None:
             raise CheckpointNotFound(f"checkpoint {self._checkpoint_id} was removed meanwhile")
-        return outline_state(
-            payload, self._store.read_chunks, cache=self._store.cache, whole=("task_state",)
+        return self._checked(
+            outline_state(
+                payload, self._store.read_chunks, cache=self._store.cache, whole=("task_state",)
+            )
         )
 
     def filled(self, fill: Callable[[Any], Any]) -> Content:
@@ -52,6 +55,8 @@ class Content:
     def _load(self) -> tuple[Payload, DecodedState]:
         if self._loaded is None:
             self._loaded = self._store.load(self._checkpoint_id)
+            if self._loaded is not None:
+                self._checked(self._loaded[1])
         if self._loaded is not None and self._fill is not None:
             payload, decoded = self._loaded
             self._loaded = payload, replace(decoded, state=self._fill(decoded.state))
@@ -59,6 +64,17 @@ class Content:
         if self._loaded is None:
             raise CheckpointNotFound(f"checkpoint {self._checkpoint_id} was removed meanwhile")
         return self._loaded
+
+    def _checked(self, content: DecodedState) -> DecodedState:
+        """Return content that came from a store, in which anybody may have put it."""
+        try:
+            validate_context(content.context)
+        except InvalidState as error:
+            raise StateCorrupt(
+                f"checkpoint {self._checkpoint_id} has beside its state what Holdfast does not write: "
+                f"{error}"
+            ) from None
+        return content
 
 
 if TYPE_CHECKING:

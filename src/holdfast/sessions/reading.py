@@ -24,6 +24,7 @@ from holdfast.sessions.files import context_of_files
 from holdfast.sessions.held import HeldSession, Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.tasks import all_tasks, completed_tasks
+from holdfast.state.documented import documented
 from holdfast.stores.base import Store, first
 
 
@@ -173,7 +174,8 @@ class ReadingSession(HeldSession):
 
     def check_memory_refs(self) -> list[MemoryRefReport]:
         """Tell which memory references of the present state are present, missing or changed."""
-        return check_memory_refs(self.state.get("memory_refs", []), self._around.project_dir)
+        referred = documented(self.state).get("memory_refs", [])
+        return check_memory_refs(referred, self._around.project_dir)
 
     # Inside ------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from holdfast.errors import (
     SnapshotNotFound,
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord
-from holdfast.sessions.checkpoint import Checkpoint
+from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, ProjectFiles, path_from, paths_written, storable
 from holdfast.stores.base import Store, first
 from holdfast.workspace.base import Change, RestoreReport, Snapshot, readable
@@ -359,8 +359,8 @@ class Rollbacks:
             if record.seq <= target.seq or is_of_rollback(record):
                 continue
             if record.workspace_commit is not None:
-                loaded = self._store.load(record.id)
-                paths, _ = paths_written(loaded[1].context if loaded is not None else {})
+                content = Content(self._store, record.id).read()
+                paths, _ = paths_written(content.context)
                 mine |= dict.fromkeys(paths, record.workspace_commit)
         unsaved = self._unsaved()
         changed_since: dict[str, set[str]] = {}

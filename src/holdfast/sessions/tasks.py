@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from holdfast.state.documented import tasks_in
+from holdfast.state.documented import documented, tasks_in
 from holdfast.state.tags import normalise
 
 CARRIED: Final = "completed_tasks"
@@ -19,7 +19,7 @@ CARRIED: Final = "completed_tasks"
 
 def all_tasks(state: Mapping[str, Any], context: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return every task that a checkpoint knows of: carried ones first, then the state's own."""
-    return [*context.get(CARRIED, []), *tasks_in(state)]
+    return [*context.get(CARRIED, []), *tasks_in(documented(state))]
 
 
 def completed_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

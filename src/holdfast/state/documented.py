@@ -1,12 +1,14 @@
 """The documented keys of a state: optional, but of a known shape when they are there.
 
 Frameworks, briefs and exports read these keys, so a wrong shape is refused when it is saved rather
-than discovered when somebody needs it. All other keys are free.
+than discovered when somebody needs it. All other keys are free. A state that was saved through another face,
+or comes from elsewhere, was not checked: of that only what has the shape is read as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import InvalidState
@@ -25,11 +27,32 @@ def validate_documented(state: Mapping[str, Any]) -> None:
             check(state[key], f"$.{key}")
 
 
+def documented(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documented keys of a state, less those that mean something else in it."""
+    found = {}
+    for key, check in _DOCUMENTED.items():
+        if key in state:
+            with suppress(InvalidState):
+                check(state[key], f"$.{key}")
+                found[key] = state[key]
+    return found
+
+
+def validate_context(context: Mapping[str, Any]) -> None:
+    """Check what a checkpoint keeps beside its state. Raises `InvalidState` with the bad path."""
+    _CONTEXT(context, "context")
+
+
 def tasks_in(state: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tasks of a valid state, in order."""
+    """Return the tasks of a state, in order; those that have an id, as in a valid one all do."""
     task_state = state.get("task_state") or []
     tasks = task_state.get("tasks", []) if isinstance(task_state, Mapping) else task_state
-    return [dict(normalise(task)) for task in tasks]
+    found = map(normalise, tasks if isinstance(tasks, Iterable) else ())
+    return [
+        dict(one)
+        for one in found
+        if isinstance(one, Mapping) and isinstance(normalise(one.get("id")), str)
+    ]
 
 
 def _expect(value: Any, kinds: type | tuple[type, ...], path: str, wanted: str) -> Any:
@@ -49,8 +72,8 @@ def _text(value: Any, path: str) -> None:
 
 
 def _count(value: Any, path: str) -> None:
-    if value is not None and _expect(value, int, path, "an int or None") < 0:
-        raise InvalidState(f"{path} must not be negative: {shown(value)}")
+    if value is not None and not 0 <= _expect(value, int, path, "an int or None") < 1 << 63:
+        raise InvalidState(f"{path} must not be negative, nor beyond 63 bits: {shown(value)}")
 
 
 def _number(value: Any, path: str) -> None:
@@ -126,6 +149,16 @@ def _memory_ref(value: Any, path: str) -> None:
         raise InvalidState(f"{path} needs a uri or a path")
 
 
+def _path(value: Any, path: str) -> None:
+    _expect(value, (str, bytes), path, "a path")
+
+
+def _pair(value: Any, path: str) -> None:
+    _list_of(_text)(value, path)
+    if len(value) != 2:
+        raise InvalidState(f"{path} must be a pair")
+
+
 def _any_collection(value: Any, path: str) -> None:
     if not isinstance(value, (Mapping, Sequence)) or isinstance(value, (str, bytes)):
         raise InvalidState(f"{path} must be a dict or a list, not {type(value).__name__}")
@@ -152,3 +185,35 @@ _DOCUMENTED: Final[Mapping[str, Check]] = {
     "features": _any_collection,
     "context": _fields({}, {"session_number": _count, "token_usage": _count}),
 }
+
+_TEXTS: Final = _list_of(_text)
+_GIT_LISTS: Final = {
+    **dict.fromkeys(("staged", "unstaged", "untracked", "deleted", "unmerged"), _TEXTS),
+    "renamed": _list_of(_pair),
+}
+# Only Holdfast writes these.
+_CONTEXT: Final = _fields(
+    {},
+    {
+        "git": _fields(
+            {},
+            {
+                **dict.fromkeys(("branch", "commit", "operation"), _text),
+                **dict.fromkeys(("detached", "uncommitted"), _flag),
+                **_GIT_LISTS,
+                **{f"{name}_count": _count for name in _GIT_LISTS},
+            },
+        ),
+        "workspace": _fields(
+            {},
+            {
+                "told": _flag,
+                "wrote": _list_of(_path),
+                "skipped": _list_of(_pair),
+                **dict.fromkeys(("wrote_count", "skipped_count"), _count),
+                "problem": _text,
+            },
+        ),
+        "completed_tasks": _list_of(_TASK),
+    },
+)
