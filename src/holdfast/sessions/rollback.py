@@ -359,9 +359,10 @@ class Rollbacks:
             if record.seq <= target.seq or is_of_rollback(record):
                 continue
             if record.workspace_commit is not None:
-                content = Content(self._store, record.id).read()
-                paths, _ = paths_written(content.context)
-                mine |= dict.fromkeys(paths, record.workspace_commit)
+                # One that is removed meanwhile says nothing of paths any more.
+                with suppress(CheckpointNotFound):
+                    paths, _ = paths_written(Content(self._store, record.id).read().context)
+                    mine |= dict.fromkeys(paths, record.workspace_commit)
         unsaved = self._unsaved()
         changed_since: dict[str, set[str]] = {}
 
