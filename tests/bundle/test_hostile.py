@@ -487,6 +487,40 @@ def test_what_holdfast_does_not_write_beside_a_state_is_not_read(
     assert session.load_checkpoint("mine").state == {"n": 2}
 
 
+PAST = "2020-01-01T00:00:00.000000Z"
+
+
+def expired(whole: bytes, *, all_of_them: bool) -> bytes:
+    """Return a bundle whose first checkpoint, or all, have expired, each after it was resumed from."""
+    parts = parts_of(whole)
+    rows = [orjson.loads(line) for line in parts[names.CHECKPOINTS].splitlines()]
+    for row in rows if all_of_them else rows[:1]:
+        row.update(expires_at=PAST, consumed_at=PAST)
+    lines = (orjson.dumps(row, option=orjson.OPT_SORT_KEYS) + b"\n" for row in rows)
+    return sealed(parts | {names.CHECKPOINTS: b"".join(lines)})
+
+
+@pytest.mark.parametrize("session_id", [None, "another"])
+def test_what_has_expired_stays_out(
+    session_id: str | None, whole: bytes, target: SessionManager, tmp_path: Path
+) -> None:
+    (tmp_path / "old.tar").write_bytes(expired(whole, all_of_them=False))
+    for outcome in ("imported", "present"):
+        report = target.import_bundle(tmp_path / "old.tar", session_id=session_id)
+        assert (report.outcome, len(report.checkpoints)) == (outcome, 3)
+    listed = target.get_session(report.session_id).list_checkpoints()
+    assert [one.name for one in listed] == ["feature", "save 3", "save 2"]
+
+
+def test_where_all_has_expired_no_files_are_said_to_be_back(
+    whole: bytes, target: SessionManager, tmp_path: Path
+) -> None:
+    (tmp_path / "old.tar").write_bytes(expired(whole, all_of_them=True))
+    report = target.import_bundle(tmp_path / "old.tar", restore=True)
+    assert (dict(report.checkpoints), report.restored) == ({}, False)
+    assert not (target.project_dir / "text.txt").exists()
+
+
 # Files ----------------------------------------------------------------------------------------
 
 

@@ -145,7 +145,9 @@ def without_expired(move: Move) -> Move:
     kept = tuple(
         one for one in move.copy.checkpoints if one.expires_at is None or one.expires_at > now
     )
-    return replace(move, copy=replace(move.copy, checkpoints=kept))
+    ids = {one.id for one in kept}
+    consumed = {id_: at for id_, at in move.copy.consumed.items() if id_ in ids}
+    return replace(move, copy=replace(move.copy, checkpoints=kept, consumed=consumed))
 
 
 def settled(move: Move, place: str) -> Move:

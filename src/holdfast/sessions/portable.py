@@ -69,13 +69,15 @@ _ATTEMPTS: Final = 5
 class ImportReport:
     """What came of an import. ``outcome`` is ``present`` when the very session was there already.
 
-    ``checkpoints`` maps the ids of the bundle's, oldest first, to those that they have here.
+    ``checkpoints`` maps the ids of the bundle's, oldest first, to those that they have here, less those
+    that have expired on the way. ``restored``: files were put back to the latest one.
     """
 
     outcome: Outcome
     session_id: str
     bundle: BundleReport
     checkpoints: Mapping[str, str]
+    restored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,20 +117,21 @@ class TravellingSessions(ABC):
             progress=progress,
         )
         if restore and files and report.bundle.trees:
-            self._put_files_back(report.session_id)
+            return replace(report, restored=self._put_files_back(report.session_id))
         return report
 
-    def _put_files_back(self, session_id: str) -> None:
+    def _put_files_back(self, session_id: str) -> bool:
         listed = self._store.list_checkpoints(CheckpointQuery(session_id, namespace=""))
         latest = first(one for one in listed if one.workspace_commit is not None)
         if latest is None:
-            return
+            return False
         session = self.hold_session(session_id, back_to=latest.name)
         try:
             session.rollback(latest.name, state=False)
         finally:
             with suppress(HoldfastError):
                 session.close()
+        return True
 
     def copy_to(
         self,

@@ -9,7 +9,7 @@ import click
 from holdfast.cli.bundles import bundle_document, contents
 from holdfast.cli.frameworks import import_langgraph
 from holdfast.cli.options import Common, common_options
-from holdfast.cli.output import answer, one_line, print_line
+from holdfast.cli.output import answer, one_line, plural, print_line
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.rolling import undo_command
 from holdfast.errors import SchemaMissing, StoreUnavailable
@@ -93,14 +93,13 @@ def command(
             unsealed=unsealed,
             progress=bar,
         )
-    restored = restore and bool(report.bundle.trees)
     if common.json:
         answer(
             {
                 "import": {
                     "outcome": report.outcome,
                     "session_id": report.session_id,
-                    "restored": restored,
+                    "restored": report.restored,
                     "checkpoints": dict(report.checkpoints),
                     "bundle": bundle_document(report.bundle),
                 }
@@ -111,8 +110,10 @@ def command(
         print_line("nothing to do: this very session is here already")
     else:
         print_line(("imported ", "bold green"), contents(report.bundle))
+    if expired := len(report.bundle.states) - len(report.checkpoints):
+        print_line(f"{plural(expired, 'checkpoint')} had expired and stayed out")
     print_line(("session ", "dim"), (one_line(report.session_id), "cyan"))
-    if restored:
+    if report.restored:
         print_line("files are back; to undo that: ", (undo_command(report.session_id), "cyan"))
 
 
