@@ -1,7 +1,13 @@
 import subprocess
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from holdfast import SessionManager
+from holdfast.cli.output import when
+from holdfast.hooks.saving import HOOK
 from tests.cli.conftest import CommandLine
 
 
@@ -96,3 +102,26 @@ def test_the_number_of_changed_files_is_shown(cli: CommandLine) -> None:
     rows = {line.split()[0]: line for line in cli.ok("log").splitlines()}
     at = rows["NAME"].index("FILES") + len("FILES") - 1
     assert [rows[name][at] for name in ("first", "second", "third")] == [" ", "2", " "]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_a_time_at_either_end_of_the_calendar_is_shown(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert when(datetime.max.replace(tzinfo=UTC)).startswith("9999-12-31")
+        assert "-01-01 " in when(datetime.min.replace(tzinfo=UTC))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_hooks_note_that_json_has_no_form_for_is_listed(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    session = manager.create_session("x")
+    session.save_checkpoint("odd", state={}, metadata={HOOK: {"number": 2**70, "bytes": b"x"}})
+    [found] = cli.json("log")["checkpoints"]
+    assert found["did"] == found["metadata"][HOOK]

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
@@ -147,8 +148,12 @@ def size(count: int) -> str:
 
 
 def when(moment: datetime | None) -> str:
-    """Return a time in the reader's own time zone."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+    """Return a time in the reader's own time zone; as it is, where it has no place in that one's calendar."""
+    if moment is None:
+        return ""
+    with suppress(OverflowError):
+        moment = moment.astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

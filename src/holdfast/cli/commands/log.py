@@ -10,6 +10,7 @@ from holdfast.cli.output import (
     Column,
     answer,
     columns,
+    exact,
     on_terminal,
     one_line,
     print_line,
@@ -64,7 +65,7 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
                 "quarantined": one.id in quarantined,
                 "files_changed": changed.get(one.id),
                 "forks": forks.get(one.id, []),
-                "did": (one.metadata or {}).get(HOOK),
+                "did": exact((one.metadata or {}).get(HOOK)),
             }
             for one in found
         ]
