@@ -333,6 +333,29 @@ def test_a_finished_session_goes_back_in_a_fork(project: Path, manager: SessionM
     assert (project / "code.py").read_text() == "print(1)\n"
 
 
+def test_a_server_for_one_session_works_on_no_other(project: Path, manager: SessionManager) -> None:
+    for name in ("mine", "other"):
+        with manager.create_session("tester", session_id=name) as session:
+            session.save_checkpoint("first", state={"of": name})
+            session.complete()
+
+    async def scenario(calls: Calls) -> None:
+        for tool in NAMES:
+            text = {"text": "x"} if tool == "record_decision" else {}
+            told = await calls.refused(tool, session="other", **text)
+            assert "session_not_found: this server was started for session mine" in told
+        assert (await calls.ok("show_checkpoint", session="mine"))["state"] == {"of": "mine"}
+        shown = await calls.ok("rollback", checkpoint="first")
+        done = await calls.ok("rollback", checkpoint="first", confirmation=shown["confirmation"])
+        # It is completed, so that was a fork of it, which can be gone on with.
+        assert done["session_id"] != "mine"
+        assert (await calls.ok("undo", session=done["session_id"]))["done"]
+
+    drive(in_process(project, session="mine"), scenario)
+    assert [one.name for one in manager.get_session("other").list_checkpoints()] == ["first"]
+    assert manager.get_session("other").logs() == []
+
+
 def test_every_tool_says_what_it_takes_and_gives(project: Path) -> None:
     async def scenario(calls: Calls) -> None:
         tools = {one.name: one for one in (await calls.client.list_tools()).tools}

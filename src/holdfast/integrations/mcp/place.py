@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.errors import NothingToResume
+from holdfast.errors import NothingToResume, SessionNotFound
 from holdfast.ids import new_id
 from holdfast.leases import AGENT, AGENT_PROCESS
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
@@ -117,11 +117,27 @@ class Place:
         )
 
     def _chosen(self, manager: SessionManager, session: str | None) -> str:
-        named = session or self.session
-        if named is not None:
-            return manager.get_session(named).id
+        if self.session is not None:
+            return self._pinned(manager, self.session, session)
+        if session is not None:
+            return manager.get_session(session).id
         ours = self._ours(manager)
         return ours[0].id if ours else manager.latest_unfinished_session().id
+
+    def _pinned(self, manager: SessionManager, pinned: str, session: str | None) -> str:
+        """Return the one session to work on, or one that a rollback has forked from it."""
+        only = manager.get_session(pinned)
+        if session is None:
+            return only.id
+        named = manager.get_session(session)
+        origin = named.record.forked_from
+        if named.id != only.id and (
+            origin is None or manager.get_checkpoint(origin).session_id != only.id
+        ):
+            raise SessionNotFound(
+                f"this server was started for session {only.id}, and works on no other"
+            )
+        return named.id
 
     def _ours(self, manager: SessionManager) -> list[SessionRecord]:
         """Return the sessions that this very agent works on, the latest first."""
