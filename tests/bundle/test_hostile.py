@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,6 +38,7 @@ from holdfast.errors import (
     WorkspaceRefused,
 )
 from holdfast.model import Payload
+from holdfast.sessions.portable import verify_bundle
 from holdfast.state import StateEncoder
 from tests.bundle.conftest import Open, work
 
@@ -485,6 +487,26 @@ def test_what_holdfast_does_not_write_beside_a_state_is_not_read(
     with target.hold_session(session.id) as held:
         held.save_checkpoint("mine", state={"n": 2})
     assert session.load_checkpoint("mine").state == {"n": 2}
+
+
+def test_a_session_from_the_future_does_not_become_the_latest_one(
+    whole: bytes, target: SessionManager, tmp_path: Path
+) -> None:
+    parts = parts_of(whole)
+
+    def begun(moment: datetime) -> Path:
+        text = moment.strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+        rows = _rows(parts, names.SESSION, lambda row: row.update(created_at=text))
+        (tmp_path / "begun.tar").write_bytes(sealed(parts | {names.SESSION: rows}))
+        return tmp_path / "begun.tar"
+
+    now = datetime.now(UTC)
+    for moment in (now + timedelta(days=2), datetime.max.replace(tzinfo=UTC)):
+        refuse(target, begun(moment), BundleRefused)
+        with pytest.raises(BundleRefused, match="yet to come"):
+            verify_bundle(begun(moment))
+    # The clock of another machine may go before ours.
+    assert target.import_bundle(begun(now + timedelta(hours=1))).outcome == "imported"
 
 
 PAST = "2020-01-01T00:00:00.000000Z"

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from holdfast.bundle import BundleReport, open_bundle, write_bundle
+from holdfast.bundle import Bundle, BundleReport, open_bundle, write_bundle
 from holdfast.bundle.moving import (
     Move,
     Progress,
@@ -30,6 +31,7 @@ from holdfast.bundle.writing import Source
 from holdfast.crypto import Keys
 from holdfast.errors import (
     AgentExists,
+    BundleRefused,
     CheckpointExists,
     CheckpointNotFound,
     IntegrityError,
@@ -39,7 +41,7 @@ from holdfast.errors import (
     StoreBusy,
     WorkspaceRefused,
 )
-from holdfast.model import CheckpointQuery, SessionCopy, SessionRecord
+from holdfast.model import CheckpointQuery, SessionCopy, SessionRecord, utc_now
 from holdfast.sessions.briefing import brief_to_go
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.held import Surroundings
@@ -63,6 +65,8 @@ _ONE_ALONE: Final = (
 )
 _FILES_STAY: Final = "The states alone go with files=False (--no-files)"
 _ATTEMPTS: Final = 5
+# How far the clocks of two machines may be apart.
+_AHEAD: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,7 @@ def import_bundle(
 ) -> ImportReport:
     """See `SessionManager.import_bundle`."""
     with (
-        open_bundle(path, keys=store.keys, unsealed=unsealed) as bundle,
+        _opened(path, store.keys, unsealed=unsealed) as bundle,
         ExitStack() as stack,
     ):
         report = bundle.report
@@ -206,8 +210,26 @@ def import_bundle(
 
 def verify_bundle(path: Path, *, unsealed: bool = False) -> None:
     """Raise unless `import_bundle` would take a file into a new store, with the keys at hand."""
-    with open_bundle(path, keys=keys_at_hand(), unsealed=unsealed):
+    with _opened(path, keys_at_hand(), unsealed=unsealed):
         pass
+
+
+@contextmanager
+def _opened(path: Path, keys: Keys | None, *, unsealed: bool) -> Iterator[Bundle]:
+    """Open a bundle whose session may be among those of a store.
+
+    Which one is meant where none is named depends on when each was begun: one from the future would be
+    meant for ever, whatever is begun here after it.
+    """
+    with open_bundle(path, keys=keys, unsealed=unsealed) as bundle:
+        begun = bundle.copy.session.created_at
+        if begun > utc_now() + _AHEAD:
+            raise BundleRefused(
+                f"the session in the bundle was begun at {begun:%Y-%m-%d %H:%M} UTC, which is yet to "
+                "come: it would be the most recent one from now on. Nothing was changed; see whether "
+                "the clock here is right"
+            )
+        yield bundle
 
 
 def _deliver(move: Move, store: Store, *, pack_required: bool, progress: Progress | None) -> bool:
