@@ -278,6 +278,33 @@ def test_a_large_state_is_shown_part_by_part(project: Path) -> None:
     drive(in_process(project), scenario)
 
 
+def test_what_is_too_long_for_an_answer_is_cut_and_says_so(
+    project: Path, manager: SessionManager
+) -> None:
+    (project / "long.txt").write_text("a\n" * 20_000)
+    with manager.create_session("tester", session_id="long") as session:
+        for name in ("before", "after"):
+            session.save_checkpoint(name, state={f"{n}": name * 5000 for n in range(300)})
+        for number in range(210):
+            session.save_checkpoint(f"{number}", state={f"{n}": number for n in range(1000)})
+    (project / "long.txt").write_text("b\n" * 20_000)
+
+    async def scenario(calls: Calls) -> None:
+        told = await calls.ok("diff_checkpoints", before="before", after="after")
+        assert 0 < len(told["state"]) < 200
+        assert told["left_out"] == 300 - len(told["state"])
+        assert len(json.dumps(told)) < 250_000
+        told = await calls.ok("diff_checkpoints")
+        [change] = told["files"]
+        assert change["text"].endswith("more characters")
+        shown = await calls.ok("show_checkpoint")
+        assert (len(shown["keys"]), shown["key_count"]) == (200, 1000)
+        listed = await calls.ok("list_checkpoints", limit=10**6)
+        assert len(listed["checkpoints"]) == 200
+
+    drive(in_process(project), scenario)
+
+
 def test_the_session_that_the_agents_hooks_hold_is_joined(project: Path) -> None:
     owner = "agent:claude-code:abc"
     with SessionManager.open(project_dir=project, owner=owner) as hooks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 import orjson
@@ -18,6 +19,7 @@ from holdfast.workspace.base import SavedFile, readable
 MOST: Final = 200
 STATE_BYTES: Final = 64 * 1024
 TEXT_CHARACTERS: Final = 20_000
+ALL_CHARACTERS: Final = 200_000
 
 
 @dataclass
@@ -52,11 +54,15 @@ class PathNote:
 
 @dataclass
 class SavedCheckpoint:
-    """A checkpoint that is durable. ``problem`` tells why it has no files, if it has none."""
+    """A checkpoint that is durable. ``problem`` tells why it has no files, if it has none.
+
+    ``skipped_count`` counts what was left out, of which ``skipped`` may name the first only.
+    """
 
     checkpoint: CheckpointInfo
     skipped: list[PathNote] = field(default_factory=list)
     problem: str | None = None
+    skipped_count: int = 0
 
 
 @dataclass
@@ -72,19 +78,24 @@ class ShownCheckpoint:
     """A checkpoint with its state, as JSON with tags for what JSON lacks, and its files.
 
     ``state`` is null where it is larger than an answer may be: ``keys`` names its parts, which can
-    be asked for one by one.
+    be asked for one by one. Of many keys or files the first are named, and ``key_count`` and
+    ``file_count`` tell how many there are.
     """
 
     checkpoint: CheckpointInfo
     state: dict[str, Any] | None
     keys: list[str]
+    key_count: int
     files: list[PathNote]
     file_count: int
 
 
 @dataclass
 class Change:
-    """One change: of a value of the state, or of a file. ``text`` is the change itself, as a diff."""
+    """One change: of a value of the state, or of a file. ``text`` is the change itself, as a diff.
+
+    Of a long text it is the beginning, and says so at its end.
+    """
 
     kind: str
     path: str
@@ -173,7 +184,9 @@ def saved_checkpoint(one: Checkpoint) -> SavedCheckpoint:
     """Return what was saved, and what was left out."""
     files = one.files
     skipped = [PathNote(path, reason) for path, reason in files.get("skipped", ())[:MOST]]
-    return SavedCheckpoint(checkpoint_info(one), skipped, files.get("problem"))
+    return SavedCheckpoint(
+        checkpoint_info(one), skipped, files.get("problem"), files.get("skipped_count", 0)
+    )
 
 
 def shown_checkpoint(
@@ -187,7 +200,8 @@ def shown_checkpoint(
     return ShownCheckpoint(
         checkpoint=checkpoint_info(one),
         state=state if fits and isinstance(state, dict) else None,
-        keys=list(whole),
+        keys=list(whole)[:MOST],
+        key_count=len(whole),
         files=[PathNote(readable(file.path), f"{file.bytes} bytes") for file in files[:MOST]],
         file_count=len(files),
     )
@@ -197,11 +211,24 @@ def checkpoint_diff(found: Comparison, before: str, after: str) -> CheckpointDif
     """Return what differs between two checkpoints, or one and the present."""
     state = [Change(one.kind, one.path, _value(one)) for one in found.state or ()]
     files = [
-        Change(one.change.kind, readable(one.change.path), readable(one.text)[:TEXT_CHARACTERS])
+        Change(one.change.kind, readable(one.change.path), _beginning(readable(one.text)))
         for one in found.files or ()
     ]
-    left = max(0, len(state) - MOST) + max(0, len(files) - MOST)
-    return CheckpointDiff(before, after, state[:MOST], files[:MOST], left)
+    some_state, some_files = _fitting(state), _fitting(files)
+    left = len(state) - len(some_state) + len(files) - len(some_files)
+    return CheckpointDiff(before, after, some_state, some_files, left)
+
+
+def _fitting(changes: list[Change]) -> list[Change]:
+    """Return the first changes, as many as an answer may hold."""
+    lengths = accumulate(len(one.path) + len(one.text) for one in changes[:MOST])
+    return [one for one, length in zip(changes, lengths, strict=False) if length <= ALL_CHARACTERS]
+
+
+def _beginning(text: str) -> str:
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    return f"{text[:TEXT_CHARACTERS]} … and {len(text) - TEXT_CHARACTERS:,} more characters"
 
 
 def _value(change: Any) -> str:
@@ -214,7 +241,7 @@ def _value(change: Any) -> str:
 
 
 def _text(value: object) -> str:
-    return orjson.dumps(tagged(value, "$")).decode()[:TEXT_CHARACTERS]
+    return _beginning(orjson.dumps(tagged(value, "$")).decode())
 
 
 def rollback_answer(

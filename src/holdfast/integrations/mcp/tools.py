@@ -48,12 +48,12 @@ class Tools:
             return answers.saved_checkpoint(saved)
 
     def list_checkpoints(self, limit: int = 20, session: str | None = None) -> CheckpointList:
-        """List the checkpoints of the session, newest first.
+        """List the checkpoints of the session, newest first, up to 200.
 
         One that is `quarantined` failed verification and cannot be used.
         """
         with self._place.reading(session) as (manager, found):
-            listed = found.list_checkpoints(limit=limit)
+            listed = found.list_checkpoints(limit=min(limit, answers.MOST))
             return answers.checkpoint_list(found.id, listed, manager.list_quarantined(found.id))
 
     def show_checkpoint(
