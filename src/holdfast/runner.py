@@ -289,24 +289,35 @@ def _watch(
 
 
 def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory: Path) -> int:
-    with _signals() as passed_on:
+    with _signals() as hand_over:
         try:
             child = subprocess.Popen([program, *command[1:]], env=env, cwd=directory)
         except OSError as error:
             raise CommandNotFound(
                 f"{command[0]!r} is not a program that can be run: {error.strerror}; nothing was started"
             ) from error
-        passed_on.append(child)
+        hand_over(child)
         return child.wait()
 
 
 @contextmanager
-def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Let the program have the signals that reach us, for as long as it runs."""
+def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Let the program have the signals that reach us, for as long as it runs.
+
+    Yields what to call with it. Those that reach us while it is being started wait for that.
+    """
     children: list[subprocess.Popen[bytes]] = []
+    waiting: list[int] = []
     terminal = sys.stdin is not None and sys.stdin.isatty()
 
+    def hand_over(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        for signum in waiting:
+            child.send_signal(signum)
+
     def pass_on(signum: int, frame: FrameType | None) -> None:
+        if not children:
+            waiting.append(signum)
         for child in children:
             child.send_signal(signum)
 
@@ -320,7 +331,7 @@ def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
         for signum in (getattr(signal, name) for name in names if hasattr(signal, name)):
             before[signum] = signal.signal(signum, handler)
     try:
-        yield children
+        yield hand_over
     finally:
         for signum, handler_before in before.items():
             signal.signal(signum, handler_before)

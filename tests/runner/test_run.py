@@ -10,10 +10,11 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast import SessionManager
+from holdfast import SessionManager, runner
 from holdfast.model import utc_now
 from tests.workspace.pictures import make_repository
 
@@ -86,6 +87,21 @@ def test_signals_reach_the_program(project: Path, signum: signal.Signals, status
     with SessionManager.open(project_dir=project) as manager:
         [record] = manager.list_sessions()
         assert record.status == status
+
+
+def test_a_signal_while_the_program_is_being_started_reaches_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(subprocess.Popen[bytes]):
+        def __init__(self, command: list[str], **options: Any) -> None:
+            super().__init__(command, **options)
+            if command[0] == sys.executable:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    command = [sys.executable, "-c", "import time; time.sleep(20); raise SystemExit(3)"]
+    with SessionManager.open(project_dir=project) as manager:
+        assert runner.start(manager, command).exit_code == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, 32], ids=str)
