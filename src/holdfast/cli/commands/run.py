@@ -61,7 +61,7 @@ def command(
 def end_like(outcome: runner.Outcome) -> None:
     """End as the program ended, by the same signal if it was one."""
     if outcome.exit_code < 0:
-        # None can be set for SIGKILL, and for those that the C library keeps to itself.
+        # For SIGKILL no handler can be set, not even the default.
         with suppress(OSError):
             signal.signal(-outcome.exit_code, signal.SIG_DFL)
         os.kill(os.getpid(), -outcome.exit_code)
