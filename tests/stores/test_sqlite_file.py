@@ -630,3 +630,19 @@ def test_a_count_at_its_end_is_damage_by_name(path: Path) -> None:
         plain(path).execute("UPDATE sessions SET chain_length = 9223372036854775807")
         with pytest.raises(StateCorrupt, match="cannot be understood"):
             store.put(checkpoint(owner.id))
+
+
+@pytest.mark.parametrize("zone", ["", "+02:00"])
+@pytest.mark.parametrize("table", ["agents", "sessions", "session_checkpoints"])
+def test_a_time_that_is_not_in_utc_is_damage_by_name(path: Path, table: str, zone: str) -> None:
+    with SqliteStore(path) as store:
+        owner = session()
+        store.put(checkpoint(owner.id, session=owner))
+        plain(path).execute(f"UPDATE {table} SET created_at = '2026-01-02T03:04:05.678901{zone}'")
+        read: dict[str, Callable[[], object]] = {
+            "agents": store.list_agents,
+            "sessions": store.list_sessions,
+            "session_checkpoints": lambda: store.list_checkpoints(CheckpointQuery()),
+        }
+        with pytest.raises(StateCorrupt, match="not in UTC"):
+            read[table]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import StateCorrupt
@@ -41,9 +41,17 @@ def stamp_given(moment: datetime | None, what: str) -> str | None:
 def moment(text: str) -> datetime:
     """Return a stored moment. Raises `StateCorrupt`: SQLite does not look at what it keeps."""
     try:
-        return datetime.fromisoformat(text)
+        return _stamped(text)
     except (TypeError, ValueError) as error:
         raise _odd(error) from error
+
+
+def _stamped(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    # Compared with others, one of no zone would raise, and one of another zone sorts elsewhere as a text.
+    if found.tzinfo is not UTC:
+        raise ValueError("a time that is not in UTC")
+    return found
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -118,10 +126,10 @@ def checkpoint(row: Row) -> CheckpointRecord:
         if not type(row[4]) is type(row[13]) is type(row[14]) is type(row[15]) is int:
             raise TypeError(_OTHER_TYPE)
         if row[22] is not None:
-            values[22] = datetime.fromisoformat(row[22])
-        values[24] = datetime.fromisoformat(row[24])
+            values[22] = _stamped(row[22])
+        values[24] = _stamped(row[24])
         if row[25] is not None:
-            values[25] = datetime.fromisoformat(row[25])
+            values[25] = _stamped(row[25])
         if row[23] is not None:
             values[23] = load_document(row[23])
     except (TypeError, ValueError, StateCorrupt) as error:

@@ -14,20 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StateCorrupt, StoreUnavailable
 from holdfast.ids import is_uuid
 from holdfast.model import utc_now
 from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_copy import copy_database
 from holdfast.stores.sqlite_damaged import TABLES, open_damaged
 from holdfast.stores.sqlite_file import DatabaseFile
-from holdfast.stores.sqlite_rows import stamp
+from holdfast.stores.sqlite_rows import moment, stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
 from holdfast.stores.sums import Sums
 
@@ -251,10 +250,13 @@ def _makes_sense(row: tuple[Any, ...], times: list[int], agents: list[int]) -> b
 
 def _is_time(value: Any) -> bool:
     """Whether a column that has a time, or nothing, has one."""
+    if value is None:
+        return True
     try:
-        return value is None or datetime.fromisoformat(value).tzinfo is not None
-    except (TypeError, ValueError):
+        moment(value)
+    except StateCorrupt:
         return False
+    return True
 
 
 def _indexes(connection: apsw.Connection, table: str) -> list[str]:
