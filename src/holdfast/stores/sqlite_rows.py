@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
+from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from holdfast.errors import StateCorrupt
@@ -23,6 +25,30 @@ Row: TypeAlias = tuple[Any, ...]
 
 # A strict table takes no such value. A file that somebody else made may have one all the same.
 _OTHER_TYPE: Final = "a value is not of its column's type"
+_UNREADABLE: Final = (TypeError, ValueError, StateCorrupt)
+# The columns of a field, by its type in the model, and what each of them holds. All other types are texts.
+_COLUMNS: Final[dict[str, tuple[tuple[type, ...], ...]]] = {
+    "int": ((int,),),
+    "bool": ((int,),),
+    "bytes": ((bytes,),),
+    "Payload | None": ((str, NoneType), (bytes,)),
+}
+
+
+def _check_types(record: type, row: Row) -> None:
+    """Raise `TypeError` unless the row has in each column what it is for."""
+    if not _are_its_types(record, tuple(map(type, row))):
+        raise TypeError(_OTHER_TYPE)
+
+
+@lru_cache(maxsize=256)
+def _are_its_types(record: type, found: tuple[type, ...]) -> bool:
+    """Answered from memory for nearly all rows: they differ in what is missing at most."""
+    kinds: list[tuple[type, ...]] = []
+    for name in (str(field.type) for field in fields(record)):
+        text = (str, NoneType) if name.endswith("| None") else (str,)
+        kinds += _COLUMNS.get(name, (text,))
+    return all(issubclass(one, kind) for one, kind in zip(found, kinds, strict=True))
 
 
 def stamp(moment: datetime) -> str:
@@ -42,7 +68,7 @@ def moment(text: str) -> datetime:
     """Return a stored moment. Raises `StateCorrupt`: SQLite does not look at what it keeps."""
     try:
         return _stamped(text)
-    except (TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise _odd(error) from error
 
 
@@ -54,8 +80,8 @@ def _stamped(text: str) -> datetime:
     return found
 
 
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else moment(text)
+def _stamped_if_any(text: str | None) -> datetime | None:
+    return None if text is None else _stamped(text)
 
 
 def _odd(error: Exception, which: str = "a row") -> StateCorrupt:
@@ -65,11 +91,6 @@ def _odd(error: Exception, which: str = "a row") -> StateCorrupt:
     )
 
 
-def _odd_row(error: StateCorrupt, which: str) -> StateCorrupt:
-    """Return the error of a row, by name, one of whose values cannot be understood."""
-    return _odd(error if error.__cause__ is None else Exception(error.__cause__), which)
-
-
 def _document(text: str | None) -> dict[str, Any] | None:
     return None if text is None else load_document(text)
 
@@ -77,35 +98,35 @@ def _document(text: str | None) -> dict[str, Any] | None:
 def agent(row: Row) -> AgentRecord:
     """Read a row of ``agents``."""
     try:
-        values: Row = (*row[:6], _document(row[6]), *map(_moment, row[7:10]))
-    except StateCorrupt as error:
-        raise _odd_row(error, f"the row of agent {row[0]!r}") from error
+        _check_types(AgentRecord, row)
+        values: Row = (*row[:6], _document(row[6]), *map(_stamped_if_any, row[7:10]))
+    except _UNREADABLE as error:
+        raise _odd(error, f"the row of agent {row[0]!r}") from error
     return AgentRecord(*values)
 
 
 def session(row: Row) -> SessionRecord:
     """Read a row of ``sessions``."""
-    if not (type(row[0]) is str and type(row[15]) is type(row[18]) is int):
-        raise _odd(TypeError(_OTHER_TYPE), f"the row of session {row[0]!r}")
     try:
+        _check_types(SessionRecord, row)
         values: Row = (
             *row[:7],
-            _moment(row[7]),
-            _moment(row[8]),
+            _stamped_if_any(row[7]),
+            _stamped_if_any(row[8]),
             row[9],
-            _moment(row[10]),
+            _stamped_if_any(row[10]),
             _document(row[11]),
-            _moment(row[12]),
-            _moment(row[13]),
+            _stamped_if_any(row[12]),
+            _stamped_if_any(row[13]),
             row[14],
             row[15],
-            _moment(row[16]),
-            _moment(row[17]),
+            _stamped_if_any(row[16]),
+            _stamped_if_any(row[17]),
             row[18],
             row[19],
         )
-    except StateCorrupt as error:
-        raise _odd_row(error, f"the row of session {row[0]!r}") from error
+    except _UNREADABLE as error:
+        raise _odd(error, f"the row of session {row[0]!r}") from error
     return SessionRecord(*values)
 
 
@@ -123,8 +144,7 @@ def checkpoint(row: Row) -> CheckpointRecord:
     values[20] = row[20] == 1
     values[21] = row[21] == 1
     try:
-        if not type(row[4]) is type(row[13]) is type(row[14]) is type(row[15]) is int:
-            raise TypeError(_OTHER_TYPE)
+        _check_types(CheckpointRecord, row)
         if row[22] is not None:
             values[22] = _stamped(row[22])
         values[24] = _stamped(row[24])
@@ -132,7 +152,7 @@ def checkpoint(row: Row) -> CheckpointRecord:
             values[25] = _stamped(row[25])
         if row[23] is not None:
             values[23] = load_document(row[23])
-    except (TypeError, ValueError, StateCorrupt) as error:
+    except _UNREADABLE as error:
         which = f"the row of checkpoint {row[0]!r} ({row[5]!r}) of session {row[1]!r}"
         raise _odd(error, which) from error
     # A frozen dataclass sets its fields by name, one slow call each; their slots are set at once.
@@ -188,18 +208,26 @@ def effect(row: Row) -> EffectRecord:
     """Read a row of ``effects``."""
     payload = None if row[8] is None else Payload(row[8], row[9])
     try:
-        values: Row = (*row[:8], payload, _document(row[10]), _moment(row[11]), _moment(row[12]))
-    except StateCorrupt as error:
-        raise _odd_row(error, f"the row of effect {row[1]!r} of session {row[0]!r}") from error
+        _check_types(EffectRecord, row[:13])
+        values: Row = (
+            *row[:8],
+            payload,
+            _document(row[10]),
+            _stamped_if_any(row[11]),
+            _stamped_if_any(row[12]),
+        )
+    except _UNREADABLE as error:
+        raise _odd(error, f"the row of effect {row[1]!r} of session {row[0]!r}") from error
     return EffectRecord(*values)
 
 
 def log(row: Row) -> LogRecord:
     """Read a row of ``session_logs``."""
     try:
-        values: Row = (*row[:4], _document(row[4]), _moment(row[5]))
-    except StateCorrupt as error:
-        raise _odd_row(error, f"line {row[0]} of the log of session {row[1]!r}") from error
+        _check_types(LogRecord, row)
+        values: Row = (*row[:4], _document(row[4]), _stamped_if_any(row[5]))
+    except _UNREADABLE as error:
+        raise _odd(error, f"line {row[0]} of the log of session {row[1]!r}") from error
     return LogRecord(*values)
 
 
