@@ -298,6 +298,14 @@ class AsyncSession(AsyncClosing):
         """See `Session.fall_back`."""
         return await self._run(self._session.fall_back, checkpoint, error, move_head=move_head)
 
+    async def begin_guard(self, checkpoint: Checkpoint) -> Checkpoint:
+        """See `Session.begin_guard`."""
+        return await self._run(self._session.begin_guard, checkpoint)
+
+    async def end_guard(self, checkpoint: Checkpoint) -> None:
+        """See `Session.end_guard`."""
+        await self._run(self._session.end_guard, checkpoint)
+
     @asynccontextmanager
     async def guard(
         self, name: str, *, state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None

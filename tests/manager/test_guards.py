@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import CheckpointManager
+from holdfast import CheckpointManager, SessionManager
 from holdfast.errors import Escalated, IllegalTransition, InvalidIdentifier, VerdictFailed
 from holdfast.manager import SyncCheckpointManager
 from tests.manager.conftest import files_of
@@ -176,6 +176,28 @@ def test_guards_within_a_guard_do_not_cost_the_outer_one_its_way_back(
 
     with pytest.raises(Broken), manager.guard("outer"):
         many_guards()
+    assert files_of(project) == before
+
+
+def test_a_guard_keeps_its_files_over_its_attempts(
+    project: Path, manager: SyncCheckpointManager
+) -> None:
+    before = files_of(project)
+    attempts: list[str] = []
+
+    @manager.guard("outer", on_failure=lambda _: "retry", attempts=2)
+    def work() -> None:
+        attempts.append((project / "src" / "app.ts").read_text())
+        for number in range(7):
+            (project / "src" / "app.ts").write_text(f"spoilt {number}\n")
+            manager.end_session()
+        with SessionManager.open(project_dir=project) as other:
+            other.gc()
+        raise Broken
+
+    with pytest.raises(Broken):
+        work()
+    assert len(set(attempts)) == 1
     assert files_of(project) == before
 
 

@@ -23,9 +23,11 @@ from holdfast.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
     StateNotSerializable,
+    WorkspaceBusy,
 )
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.rollback import Rollbacks
+from holdfast.workspace import Workspace
 from tests.workspace.pictures import commit_all, git, make_repository, picture
 
 
@@ -188,6 +190,63 @@ def test_a_guard_puts_files_and_state_back(session: Session, project: Path) -> N
     [failure] = session.list_checkpoints(checkpoint_type="failure")
     session.rollback(failure.id)
     assert (project / "junk").read_text() == "junk"
+
+
+@pytest.mark.parametrize("goes_back", [False, True])
+def test_a_guard_keeps_its_files_until_its_block_has_ended(
+    manager: SessionManager, session: Session, project: Path, goes_back: bool
+) -> None:
+    (project / "a.txt").write_text("at the guard")
+
+    def risky() -> None:
+        with session.guard("risky") as before:
+            if goes_back:
+                session.rollback(before.id)
+            save_often(session, project)
+            manager.prune()
+            manager.gc()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        risky()
+    assert not hasattr(caught.value, "__notes__")
+    assert (project / "a.txt").read_text() == "at the guard"
+    with session.guard("fine") as saved:
+        save_often(session, project)
+    assert saved.id in [one.id for one in session.list_checkpoints()]
+    session.save_checkpoint(retention_class="automatic")
+    automatic = [one for one in session.list_checkpoints() if one.retention_class == "automatic"]
+    assert len(automatic) == 5
+    assert saved.id not in [one.id for one in automatic]
+
+
+def test_a_guard_that_could_not_go_back_leaves_its_checkpoint_for_another_try(
+    manager: SessionManager, session: Session, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object, **__: object) -> None:
+        raise WorkspaceBusy("somebody is at work")
+
+    def risky() -> None:
+        with session.guard("risky"):
+            save_often(session, project)
+            monkeypatch.setattr(Workspace, "restore", busy)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        risky()
+    monkeypatch.undo()
+    save_often(session, project)
+    manager.gc()
+    [before] = [one for one in session.list_checkpoints() if (one.metadata or {}).get("guard")]
+    session.rollback(before.id)
+    assert (project / "a.txt").read_text() == "a\n"
+
+
+def save_often(session: Session, project: Path) -> None:
+    """Save more automatic checkpoints than are kept, with other files each time."""
+    for number in range(7):
+        (project / "a.txt").write_text(f"half done {number}")
+        session.save_checkpoint(retention_class="automatic")
 
 
 @pytest.mark.row("S1-02")

@@ -28,6 +28,7 @@ from holdfast.errors import (
     AmbiguousReference,
     CheckpointBusy,
     CheckpointNotFound,
+    HoldfastError,
     InvalidIdentifier,
     SchemaMissing,
     SessionExists,
@@ -257,16 +258,24 @@ class SyncCheckpointManager(Closing):
     # What a guard needs ----------------------------------------------------------------------
 
     def save_guarded(self, name: str, description: str | None) -> Checkpoint:
-        """Save the checkpoint of a guard; its content is read, should it be trimmed meanwhile."""
+        """Save the checkpoint of a guard, and keep it until `end_guarded`."""
         told = _numbers(None, None)
         with self._held() as session:
             self._notice_features(session, told)
             saved = self._save(session, name, description, "automatic", told)
-            saved.content.read()
-            return saved
+            return session.begin_guard(saved)
 
-    def keep_guarded(self) -> None:
+    def end_guarded(self, checkpoint: Checkpoint) -> None:
+        """Let go of a guard's checkpoint when its block need not go back to it any more."""
+        # What cannot be reached now ends by itself, and the outcome of the block matters more.
+        with suppress(HoldfastError):
+            session = self._look()
+            if session is not None:
+                session.end_guard(checkpoint)
+
+    def keep_guarded(self, checkpoint: Checkpoint) -> None:
         """After a guarded block that went well: see whether it completed a feature."""
+        self.end_guarded(checkpoint)
         with self._held() as session:
             self._notice_features(session, _numbers(None, None))
 

@@ -114,7 +114,7 @@ class Guard:
                 if outcome == "skip":
                     return None
                 continue
-            self._manager.keep_guarded()
+            self._manager.keep_guarded(saved)
             return result
         raise AssertionError("unreachable")  # pragma: no cover
 
@@ -132,7 +132,7 @@ class Guard:
                 if outcome == "skip":
                     return None
                 continue
-            await in_thread(self._manager.keep_guarded)
+            await in_thread(self._manager.keep_guarded, saved)
             return result
         raise AssertionError("unreachable")  # pragma: no cover
 
@@ -158,7 +158,7 @@ class Guard:
                 return True
         if exc is None or isinstance(exc, GeneratorExit):
             # A generator that nobody asks any more has not failed.
-            self._manager.keep_guarded()
+            self._manager.keep_guarded(saved)
             return False
         return self._recover(saved, exc, self._ask(exc), 0) == "skip"
 
@@ -182,7 +182,7 @@ class Guard:
                     raise
                 return True
         if exc is None or isinstance(exc, GeneratorExit):
-            await in_thread(self._manager.keep_guarded)
+            await in_thread(self._manager.keep_guarded, saved)
             return False
         chosen = await self._ask_async(exc)
         return await in_thread(self._recover, saved, exc, chosen, 0) == "skip"
@@ -228,15 +228,19 @@ class Guard:
         self, saved: Checkpoint, error: BaseException, strategy: Strategy, left: int
     ) -> Literal["skip", "retry", "raise"]:
         """Roll back, then say what becomes of the error; ``left`` attempts could follow."""
+        self.rolled_back = None
         try:
             self.rolled_back = self._manager.fall_back(saved, error)
         except HoldfastError as second:
             error.add_note(f"it could not be rolled back: {second}")
+        again = self.rolled_back is not None and strategy == "retry" and left > 0
+        if self.rolled_back is not None and not again:
+            self._manager.end_guarded(saved)
         if strategy == "escalate":
             raise self._escalated(saved, error) from error
         if self.rolled_back is not None and strategy == "skip":
             return "skip"
-        if self.rolled_back is not None and strategy == "retry" and left:
+        if again:
             return "retry"
         if strategy == "retry":
             error.add_note(f"it was not tried again: {self._why_not()}")

@@ -29,6 +29,7 @@ from holdfast.errors import (
 from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, ProjectFiles, path_from, paths_written, storable
+from holdfast.sessions.guarded import is_kept_for_guard
 from holdfast.stores.base import Store, first
 from holdfast.workspace.base import Change, RestoreReport, Snapshot, readable
 
@@ -384,7 +385,7 @@ class Rollbacks:
     @contextmanager
     def _spared(self, record: CheckpointRecord, request: Request) -> Iterator[None]:
         """Keep a checkpoint from being trimmed or pruned while it is restored."""
-        if request.dry_run:
+        if request.dry_run or is_kept_for_guard(record.id):
             yield
             return
         fence = self._fence()

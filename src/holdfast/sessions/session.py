@@ -27,6 +27,7 @@ from holdfast.processes import owner_name
 from holdfast.sessions.autosaved import AutosavedSession
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import Captured
+from holdfast.sessions.guarded import end_guard, keep_for_guard
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks, left_alone_notes
@@ -87,24 +88,38 @@ class Session(SteppingSession):
         saved = self.save_checkpoint(
             state=before, retention_class="automatic", metadata={"guard": name}
         )
-        # Read now and kept aside: further guards within the block may trim this checkpoint.
-        kept = Checkpoint.of(saved.record, self._store)
-        kept.content.read()
+        kept = self.begin_guard(saved)
         try:
             yield saved
         except GeneratorExit:
             # Nobody left the block: the context manager itself was thrown away.
             raise
         except BaseException as error:
-            self.fall_back(kept, error)
+            if self.fall_back(kept, error) is not None:
+                self.end_guard(kept)
             raise
+        self.end_guard(kept)
+
+    def begin_guard(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Keep a checkpoint for `fall_back`, whatever is saved meanwhile, until `end_guard`.
+
+        Returned with its content read: it can be gone back to even when it is deleted.
+        """
+        kept = Checkpoint.of(checkpoint.record, self._store)
+        kept.content.read()
+        keep_for_guard(self._store, kept.id, fence=self._fence())
+        return kept
+
+    def end_guard(self, checkpoint: Checkpoint) -> None:
+        """Let go of what `begin_guard` keeps. A session that somebody else holds by now will do."""
+        end_guard(self._store, checkpoint.id)
 
     def fall_back(
         self, checkpoint: Checkpoint, error: BaseException, *, move_head: bool = False
     ) -> RollbackReport | None:
         """Record a failure and return to a checkpoint from before it, as `guard` does.
 
-        ``checkpoint`` may have been trimmed since, if its content was read before. What goes wrong is
+        ``checkpoint`` may have been deleted since, if its content was read before. What goes wrong is
         added to the error as a note, and None is returned: the error that came first is not lost.
         Files that could not be put back, or that somebody else changed, are named in notes as well.
         """
