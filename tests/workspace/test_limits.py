@@ -343,6 +343,46 @@ assert workspace.verify() == []
         )
 
 
+@pytest.mark.parametrize("closed", [{"src": 0o644}, {"src": 0}, {"src/inner": 0}], ids=str)
+def test_what_is_in_a_directory_that_was_closed_since_comes_back_too(
+    closed: dict[str, int],
+) -> None:
+    with project_of_nobody() as root:
+        run_python(
+            f"closed = {closed}\n"
+            """
+(root / "src" / "inner").mkdir(parents=True)
+for path in ("src/inner/f", "src/f"):
+    (root / path).write_text("good")
+workspace = Workspace(root)
+saved = workspace.snapshot()
+before = picture(root)
+for path in ("src/inner/f", "src/f"):
+    (root / path).write_text("ruined")
+for path, mode in closed.items():
+    (root / path).chmod(mode)
+def refuse(_):
+    raise ZeroDivisionError
+try:
+    workspace.restore(saved.commit, before=refuse)
+except ZeroDivisionError:
+    pass
+workspace.restore(saved.commit, dry_run=True)
+last = list(closed)[-1]
+assert (root / last).stat().st_mode & 0o777 == closed[last]
+report = workspace.restore(saved.commit)
+assert report.landed == saved.commit, report
+assert {one.path for one in report.changes} == {"src/f", "src/inner/f"}, report
+assert report.modes == tuple(sorted(closed)), report
+assert picture(root) == before
+workspace.restore(report.safety)
+assert (root / "src" / "f").read_text() == (root / "src" / "inner" / "f").read_text() == "ruined"
+""",
+            root,
+            unprivileged=True,
+        )
+
+
 def test_a_path_that_became_unwritable_stops_the_restore() -> None:
     prepare = """
 (root / "b").write_text("one")

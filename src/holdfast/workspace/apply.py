@@ -137,6 +137,18 @@ class Applier:
             self._give_back()
         return [Skipped(path, reason) for path, reason in self._conflicts.items()]
 
+    def closed_mode(self, path: str) -> int | None:
+        """Return the mode of a directory that may not be read or entered; None for any other."""
+        parent, name = os.path.split(path)
+        try:
+            with suppress(OSError), self._folder(parent, create=False) as handle:
+                mode = lstat(handle, name).st_mode
+                if stat.S_ISDIR(mode) and not os.access(name, os.R_OK | os.X_OK, dir_fd=handle):
+                    return stat.S_IMODE(mode)
+        finally:
+            self._give_back()
+        return None
+
     @contextmanager
     def _step(self, path: str | None = None) -> Iterator[None]:
         """Let a step fail by itself while a plan is taken back.

@@ -13,6 +13,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -37,7 +38,7 @@ from holdfast.workspace.files import LINK
 from holdfast.workspace.journal import JOURNAL, Journal
 from holdfast.workspace.lengths import is_link_target
 from holdfast.workspace.mover import Move, Mover, forget_announcement
-from holdfast.workspace.paths import folders_of
+from holdfast.workspace.paths import folders_of, within
 from holdfast.workspace.plan import Keep, Plan, Side, make_plan
 from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
@@ -89,30 +90,36 @@ class Restore:
         after: After | None,
     ) -> RestoreReport:
         """Do it; see `Workspace.restore`."""
-        safety = self._capture()
-        now = load_side(self._store, safety.commit)
-        plan = make_plan(self._store, now, self._target, paths=paths, keep=keep)
-        if rescue := self._uncaptured(plan):
-            safety = self._capture(rescue)
-            now = load_side(self._store, safety.commit)
-            plan = make_plan(self._store, now, self._target, paths=paths, keep=keep)
-        contents = self._read_contents(plan)
-        mover = self._mover() if move_head else None
-        if mover is not None:
-            mover.check()
-        report = self._report(safety, plan, mover.preview() if mover else None, dry_run=dry_run)
-        if dry_run:
-            return report
-        purpose = before(safety) if before is not None else None
-        if mover is not None:
-            mover.announce(self._mark)
-        old = _position(now)
-        new = _position(self._target) if mover else None
-        tip = mover.tip() if mover else None
-        journal = Journal(
-            self._mark, safety.commit, self._target.commit, plan, old, new, tip, purpose
-        )
-        self._store.notes.write(JOURNAL, journal.to_document(), durable=True)
+        opened: dict[str, int] = {}
+        try:
+            safety, now, plan = self._look(paths, keep)
+            while not dry_run and self._open_closed(plan, paths, keep, opened):
+                safety, now, plan = self._look(paths, keep)
+            if rescue := self._uncaptured(plan):
+                safety, now, plan = self._look(paths, keep, rescue)
+            for path, mode in opened.items():
+                wanted = self._target.details.mode_of_directory(path)
+                plan.folder_modes[path] = (mode, wanted)
+            contents = self._read_contents(plan)
+            mover = self._mover() if move_head else None
+            if mover is not None:
+                mover.check()
+            report = self._report(safety, plan, mover.preview() if mover else None, dry_run=dry_run)
+            if dry_run:
+                return report
+            purpose = before(safety) if before is not None else None
+            if mover is not None:
+                mover.announce(self._mark)
+            old = _position(now)
+            new = _position(self._target) if mover else None
+            tip = mover.tip() if mover else None
+            journal = Journal(
+                self._mark, safety.commit, self._target.commit, plan, old, new, tip, purpose
+            )
+            self._store.notes.write(JOURNAL, journal.to_document(), durable=True)
+        except BaseException:
+            self._set_modes(opened)
+            raise
         try:
             done = plan.without(Applier(self._store, self._mark).carry_out(plan, contents))
             move = mover.move(_backup_label(self._mark)) if mover else None
@@ -139,6 +146,41 @@ class Restore:
         return replace(self._report(safety, done, move, dry_run=False), landed=landed.commit)
 
     # Before ----------------------------------------------------------------------------------
+
+    def _look(
+        self, paths: list[str] | None, keep: Keep | None, rescue: Sequence[str] = ()
+    ) -> tuple[Snapshot, Side, Plan]:
+        """Capture how things are, and work out the way from there."""
+        safety = self._capture(rescue)
+        now = load_side(self._store, safety.commit)
+        return safety, now, make_plan(self._store, now, self._target, paths=paths, keep=keep)
+
+    def _open_closed(
+        self, plan: Plan, paths: list[str] | None, keep: Keep | None, opened: dict[str, int]
+    ) -> bool:
+        """Open directories that are closed to us now, and are open in the target.
+
+        Nobody could tell what is in them, nor keep it. Their modes go to ``opened``.
+        """
+        suspects = {*plan.folder_modes, *folders_of(one.path for one in plan.kept)}
+        applier = Applier(self._store, self._mark)
+        closed = {}
+        for path in sorted(suspects - opened.keys()) if keep is None else ():
+            mode = applier.closed_mode(path) if within(path, paths) else None
+            if mode is not None and self._target.details.mode_of_directory(path) & 0o500 == 0o500:
+                closed[path] = mode
+        found = self._store.folders(self._target.tree, sorted(closed)) if closed else set()
+        before = len(opened)
+        for path in sorted(found & closed.keys()):
+            # That of another user stays closed.
+            with suppress(PermissionError):
+                self._set_modes({path: closed[path] | 0o700})
+                opened[path] = closed[path]
+        return len(opened) > before
+
+    def _set_modes(self, folders: Mapping[str, int]) -> None:
+        plan = Plan(folder_modes={path: (mode, mode) for path, mode in folders.items()})
+        Applier(self._store, self._mark).carry_out(plan)
 
     def _capture(self, rescue: Sequence[str] = (), held: Sequence[str] = ()) -> Snapshot:
         capture = Capture(self._store, self._limits, repository=self._repository)
