@@ -492,6 +492,37 @@ def test_an_index_that_is_taken_meanwhile_has_the_restore_taken_back(root: Path)
     assert workspace.recover() is None
 
 
+@pytest.mark.parametrize("what", ["staged", "merge"])
+def test_what_is_begun_in_the_repository_meanwhile_has_the_restore_taken_back(
+    root: Path, what: str
+) -> None:
+    git(root, "checkout", "-q", "-b", "theirs")
+    (root / "sub" / "f").write_text("theirs\n")
+    commit_all(root)
+    git(root, "checkout", "-q", "main")
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    (root / "a.txt").write_text("two\n")
+
+    def begin(_: Snapshot) -> None:
+        if what == "staged":
+            (root / "noise").write_text("staged alone")
+            git(root, "add", "noise")
+        else:
+            git(root, "merge", "-q", "--no-ff", "--no-commit", "theirs")
+        stands.append(repository_view(root))
+
+    stands: list[object] = []
+    with pytest.raises(RestoreFailed, match="begun, in the git repository"):
+        workspace.restore(saved.commit, move_head=True, before=begin)
+    assert [repository_view(root)] == stands
+    assert (root / "a.txt").read_text() == "two\n"
+    assert not (root / ".git" / "index.lock").exists()
+    assert workspace.recover() is None
+    workspace.restore(saved.commit, move_head=True)
+    assert (root / "a.txt").read_text() == "one\n"
+
+
 def test_a_branch_that_is_held_has_the_restore_taken_back(root: Path) -> None:
     workspace = Workspace(root)
     saved = workspace.snapshot()

@@ -220,8 +220,8 @@ def moved_and_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     commit_all(root, "second")
     move = Mover.move
 
-    def move_and_die(self: Mover, label: str) -> Any:
-        move(self, label)
+    def move_and_die(self: Mover, label: str, is_untouched: Callable[[], bool]) -> Any:
+        move(self, label, is_untouched)
         raise Died
 
     def do_nothing(*_: Any) -> None:

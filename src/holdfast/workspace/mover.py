@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -182,10 +182,11 @@ class Mover:
                 return None
             return self._staged(index)
 
-    def move(self, label: str) -> Move:
+    def move(self, label: str, is_untouched: Callable[[], bool]) -> Move:
         """Move HEAD, branch, index and notes; abandoned commits are kept under a reference.
 
-        Raises `WorkspaceBusy`, with nothing moved, when another git command holds the index.
+        Raises `WorkspaceBusy`, with nothing moved, when another git command holds the index, and when
+        somebody was faster: ``is_untouched`` is asked once no git command can stage anything.
         """
         extra = read_extra(self._store, self._position)
         behind = self._left_behind()
@@ -195,16 +196,21 @@ class Mover:
             copy_objects(self._store.git, self._git, extra.staged)
         self.clear_own_lock()
         self._lock_index(extra.index)
-        self.started = True
         try:
+            if not is_untouched():
+                raise WorkspaceBusy(
+                    "something was staged, or an operation begun, in the git repository meanwhile. "
+                    "It was not moved"
+                )
+            self.started = True
             # Whatever comes after this look is not kept, so it must stop the move.
             there, detached = self.tip(), self._resolve("HEAD")
             backup = self._keep_tips(label)
             self._move_references(there, detached)
+            self._write_notes(extra.notes)
             self._replace_index()
         finally:
             self.clear_own_lock()
-        self._write_notes(extra.notes)
         self._sync(extra.notes, backup)
         return Move(what, behind, backup)
 

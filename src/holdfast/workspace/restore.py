@@ -122,7 +122,7 @@ class Restore:
             raise
         try:
             done = plan.without(Applier(self._store, self._mark).carry_out(plan, contents))
-            move = mover.move(_backup_label(self._mark)) if mover else None
+            move = _move(mover, old, tip, self._mark) if mover else None
             landed = self._capture(held=[one.path for one in done.changes if one.new])
             self._compare(landed, done)
         except BaseException as error:
@@ -344,7 +344,7 @@ def finish_interrupted(
             mover.clear_own_lock()
             if mover.is_untouched(old, tip):
                 mover.check()
-                move = mover.move(_backup_label(mark))
+                move = _move(mover, old, tip, mark)
             else:
                 left = left.without([_MOVED_SINCE])
     except WorkspaceBusy:
@@ -412,8 +412,14 @@ def _move_back(
     mover.clear_own_lock()
     if old is None or repository is None or not mover.is_untouched(old, tip):
         return [_MOVED_SINCE]
-    Mover(store, repository, old).move(_backup_label(mark))
+    back = Mover(store, repository, old)
+    back.move(_backup_label(mark), lambda: mover.is_untouched(old, tip))
     return []
+
+
+def _move(mover: Mover, old: Position | None, tip: str | None, mark: str) -> Move:
+    """Move the repository, if it still is where the safety snapshot found it."""
+    return mover.move(_backup_label(mark), lambda: mover.is_untouched(old, tip))
 
 
 def _unheld(store: PrivateStore, plan: Plan, now: Snapshot) -> list[str]:
