@@ -146,6 +146,36 @@ def test_only_what_this_session_wrote_comes_back(manager: SessionManager, projec
     }
 
 
+def test_permissions_that_others_set_stay_with_only_mine(session: Session, project: Path) -> None:
+    for path in ("mine", "ours"):
+        (project / path).write_text("as it was")
+    (project / "folder").mkdir()
+    (project / "folder" / "mine").write_text("as it was")
+    session.save_checkpoint("start", state={})
+    for path in ("mine", "ours", "folder/mine"):
+        (project / path).chmod(0o640)
+    (project / "folder" / "mine").write_text("changed")
+    session.save_checkpoint(state={}, paths=["mine", "ours", "folder/mine"])
+    for path, mode in (("a.txt", 0o600), ("ours", 0o600), ("folder", 0o700)):
+        (project / path).chmod(mode)
+    report = session.rollback("start", only_mine=True)
+    assert modes_in(project) == {
+        "a.txt": 0o600, "ours": 0o600, "folder": 0o700, "mine": 0o644, "folder/mine": 0o644
+    }  # fmt: skip
+    assert (project / "folder" / "mine").read_text() == "as it was"
+    assert report.files is not None
+    assert report.files.modes == ("mine",)
+    assert {one.path: one.reason for one in report.files.conflicts} == {
+        "a.txt": "this session did not write it",
+        "ours": "it was changed by somebody else after this session wrote it",
+    }
+
+
+def modes_in(project: Path) -> dict[str, int]:
+    paths = ("a.txt", "ours", "folder", "mine", "folder/mine")
+    return {path: (project / path).stat().st_mode & 0o777 for path in paths}
+
+
 def test_a_guard_names_what_it_could_not_put_back(session: Session, project: Path) -> None:
     def work() -> None:
         with session.guard("risky"):

@@ -696,6 +696,19 @@ def test_a_part_is_restored_and_the_rest_left(root: Path) -> None:
     assert (root / "sub" / "f").read_text() == "one\n"
 
 
+def test_a_part_that_is_restored_leaves_the_directories_above_it_as_they_are(root: Path) -> None:
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    (root / "sub").chmod(0o700)
+    (root / "sub" / "f").unlink()
+    report = workspace.restore(saved.commit, paths=["sub/f"])
+    assert (root / "sub" / "f").read_text() == "one\n"
+    assert (root / "sub").stat().st_mode & 0o777 == 0o700
+    assert report.modes == ()
+    assert workspace.restore(saved.commit, paths=["sub"]).modes == ("sub",)
+    assert (root / "sub").stat().st_mode & 0o777 == 0o755
+
+
 @pytest.mark.row("T15")
 def test_a_restore_from_a_subdirectory_writes_to_the_right_place(
     root: Path, monkeypatch: pytest.MonkeyPatch

@@ -374,8 +374,7 @@ class Rollbacks:
                 return "this session did not write it"
             commit = mine[change.path]
             if commit not in changed_since and self._files is not None:
-                later = self._files.workspace.diff(commit, safety)
-                changed_since[commit] = {one.path for one in later}
+                changed_since[commit] = self._files.workspace.differing(commit, safety)
             if change.path in changed_since[commit]:
                 return "it was changed by somebody else after this session wrote it"
             return None

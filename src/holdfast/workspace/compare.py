@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from holdfast.workspace.base import Change, Entry, FileDiff, Kind
+from holdfast.workspace.details import Details
 from holdfast.workspace.objects import names_in
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import understood
@@ -16,6 +17,20 @@ def changes_between(
 ) -> list[Change]:
     """Return the paths that differ between two commits or trees, in order."""
     return raw_changes(store, old, new, paths)
+
+
+def modes_between(store: PrivateStore, old: str, new: str) -> set[str]:
+    """Return the files of two commits whose permissions differ, and files that only one of them has."""
+    before, after = (Details.from_message(store.read_commit(one)[2]) for one in (old, new))
+    if before.defaults == after.defaults:
+        known = {**before.modes, **after.modes}
+        return {path for path in known if before.modes.get(path) != after.modes.get(path)}
+    return {
+        path
+        for path, entry in store.entries(store.read_commit(new)[0]).items()
+        if entry.mode != "120000"
+        and before.mode_of(path, entry.mode) != after.mode_of(path, entry.mode)
+    }
 
 
 def raw_changes(

@@ -46,7 +46,7 @@ from holdfast.workspace.base import (
 )
 from holdfast.workspace.basis import NOTE, forget_cache, read_cache
 from holdfast.workspace.capture import Capture
-from holdfast.workspace.compare import changes_between, count_between, text_between
+from holdfast.workspace.compare import changes_between, count_between, modes_between, text_between
 from holdfast.workspace.damaged import set_damaged_aside
 from holdfast.workspace.details import Details
 from holdfast.workspace.packs import check_lists, export_pack, import_pack, take_in, write_pack
@@ -185,6 +185,11 @@ class Workspace:
         for commit in (old, new):
             self._check(commit)
         return changes_between(self._store, old, new, [self.relative(path) for path in paths])
+
+    def differing(self, old: str, new: str) -> set[str]:
+        """Return the paths that two snapshots hold otherwise, be it in their permissions alone."""
+        changes = self.diff(old, new)
+        return {*(one.path for one in changes), *modes_between(self._store, old, new)}
 
     def diff_text(self, old: str, new: str, *, paths: Sequence[str] = ()) -> list[FileDiff]:
         """Return the differing paths with their unified text."""

@@ -172,8 +172,8 @@ def make_plan(
         for side in (now, target)
     )
     plan.empty_old = [path for path in plan.empty_old if path not in ignored]
-    _plan_modes(store, plan, now, target, paths, left_alone)
-    _plan_folder_modes(store, plan, now, target, paths, difference)
+    _plan_modes(store, plan, now, target, paths, keep, left_alone)
+    _plan_folder_modes(store, plan, now, target, [] if keep is not None else paths, difference)
     plan.modes = {path: one for path, one in plan.modes.items() if not store.is_own(path)}
     plan.folder_modes = {
         path: one for path, one in plan.folder_modes.items() if not store.is_own(path)
@@ -200,6 +200,7 @@ def _plan_modes(
     now: Side,
     target: Side,
     paths: list[str] | None,
+    keep: Keep | None,
     left_alone: set[str],
 ) -> None:
     old, new = now.details, target.details
@@ -218,8 +219,14 @@ def _plan_modes(
             continue
         mode = new.mode_of(path, entry.mode)
         before = old.mode_of(path, was.mode) if was and was.mode != "120000" else mode
-        if before != mode or path in touched:
-            plan.modes[path] = (before, mode)
+        if before == mode and change is None:
+            continue
+        if change is None and keep is not None:
+            reason = keep(Change(path, "modified", was, entry), now.commit)
+            if reason is not None:
+                plan.conflicts.append(Skipped(path, reason))
+                continue
+        plan.modes[path] = (before, mode)
 
 
 def _plan_folder_modes(
@@ -232,8 +239,9 @@ def _plan_folder_modes(
 ) -> None:
     """Plan the permissions of directories: of those that differ, and of all that are worked in.
 
-    A directory that the target does not know keeps its own, and so does one that has to be opened for
-    the work: a process that is killed may leave it open.
+    A directory that the target does not know keeps its own, and so does one that was not asked for:
+    others may have closed it. They are set all the same, since one that has to be opened for the work
+    may be left open by a process that is killed.
     """
     old, new = now.details, target.details
     files = set(folders_of(one.path for one in plan.changes))
@@ -257,7 +265,9 @@ def _plan_folder_modes(
     for path in sorted(suspects & (here | there)):
         before = (old if path in here else new).mode_of_directory(path)
         mode = (new if path in there else old).mode_of_directory(path)
-        if path in worked_in or (before != mode and within(path, paths)):
+        if path in here and not within(path, paths):
+            mode = before
+        if path in worked_in or before != mode:
             plan.folder_modes[path] = (before, mode)
 
 
