@@ -20,6 +20,7 @@ from holdfast.errors import (
     IntegrityError,
     InvalidIdentifier,
     NothingToUndo,
+    RestoreFailed,
     SnapshotCorrupt,
     SnapshotNotFound,
     StateNotSerializable,
@@ -597,6 +598,34 @@ def test_what_others_wrote_stays_through_further_rollbacks_and_undo(
     assert (project / "b.txt").read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("landing", ["stored", "trimmed", "made up for"])
+def test_an_undo_spares_what_others_wrote_whatever_became_of_the_landing(
+    session: Session, project: Path, monkeypatch: pytest.MonkeyPatch, landing: str
+) -> None:
+    session.save_checkpoint("start", state={})
+    (project / "b.txt").write_text("mine\n")
+    (project / "b.txt").chmod(0o640)
+    (project / ".gitignore").chmod(0o640)
+    session.save_checkpoint(state={}, paths=["b.txt", ".gitignore"])
+    if landing == "made up for":
+        with monkeypatch.context() as broken:
+            broken.setattr(Rollbacks, "_land", lambda *_: 1 // 0)
+            with pytest.raises(RestoreFailed):
+                session.rollback("start", only_mine=True)
+        session.settle()
+    else:
+        session.rollback("start", only_mine=True)
+    assert (project / ".gitignore").stat().st_mode & 0o777 == 0o644
+    (project / "a.txt").write_text("by a person\n")
+    for n in range(6) if landing == "trimmed" else ():
+        session.save_checkpoint(state={"n": n}, retention_class="automatic")
+    for take_back in (session.undo, session.redo, session.undo):
+        take_back()
+        assert (project / "a.txt").read_text() == "by a person\n"
+    assert (project / "b.txt").read_text() == "mine\n"
+    assert {(project / path).stat().st_mode & 0o777 for path in ("b.txt", ".gitignore")} == {0o640}
+
+
 def test_what_autosave_noticed_is_this_sessions_own(session: Session, project: Path) -> None:
     session.save_checkpoint("start", state={})
     (project / "b.txt").write_text("mine\n")
@@ -669,6 +698,7 @@ def test_a_landing_that_failed_once_is_made_up_for(
         {"undoes": {}},
         {"paths": [7]},
         {"paths": "a.txt"},
+        {"restored": [7]},
         {"state": "yes"},
         None,
     ],

@@ -79,7 +79,11 @@ def left_alone_notes(report: RollbackReport) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be rolled back, and how far. ``title`` is what people call it."""
+    """What is to be rolled back, and how far. ``title`` is what people call it.
+
+    ``restored`` are the paths that a rollback with ``only_mine`` is about to restore, and that an undo
+    has to put back.
+    """
 
     kind: Kind = "rollback"
     title: str = "rollback"
@@ -90,6 +94,7 @@ class Request:
     move_head: bool = False
     dry_run: bool = False
     undoes: str | None = None
+    restored: Sequence[str] | None = None
 
     def to_metadata(self, phase: str, target: str) -> dict[str, Any]:
         """Return what the safety and the landing checkpoint remember of it."""
@@ -101,9 +106,10 @@ class Request:
                 "target": target,
                 "state": self.state,
                 "files": self.files,
-                "paths": [*map(storable, self.paths)] if self.paths is not None else None,
+                "paths": _as_stored(self.paths),
                 "move_head": self.move_head,
                 "undoes": self.undoes,
+                "restored": _as_stored(self.restored),
             }
         }
 
@@ -155,8 +161,12 @@ class Rollbacks:
         if commit is None or files is None:
             return self._roll_state_back(target, request, tuple(notes))
         stored: dict[str, Checkpoint] = {}
+        restored: set[str] = set()
 
         def before(safety: Snapshot) -> Mapping[str, Any]:
+            nonlocal request
+            if request.only_mine:
+                request = replace(request, restored=sorted(restored))
             stored["safety"] = self._save_safety(files.describe(safety), target, request)
             return {"id": stored["safety"].id}
 
@@ -171,7 +181,7 @@ class Rollbacks:
             report = files.workspace.restore(
                 commit,
                 paths=request.paths,
-                keep=self._keep_others(record) if request.only_mine else None,
+                keep=self._keep_others(record, restored) if request.only_mine else None,
                 move_head=request.move_head,
                 dry_run=request.dry_run,
                 before=before,
@@ -305,9 +315,6 @@ class Rollbacks:
         state = self._take_up(target.record).state if request.state else self._present_or_nothing()
         metadata = request.to_metadata("landed", target.id)
         metadata[ROLLBACK]["safety"] = safety.id
-        if request.only_mine and self._files is not None and captured.commit is not None:
-            restored = self._files.workspace.diff(safety.workspace_commit or "", captured.commit)
-            metadata[ROLLBACK]["restored"] = [storable(one.path) for one in restored]
         return self._save(
             checkpoint_id=str(uuid5(_LANDINGS, safety.id)),
             state=state,
@@ -339,21 +346,19 @@ class Rollbacks:
     def _reverse(
         self, safety: CheckpointRecord, facts: dict[str, Any], kind: Kind, *, dry_run: bool
     ) -> RollbackReport:
-        landing_id = str(uuid5(_LANDINGS, safety.id))
-        landing = first(self._store.list_checkpoints(CheckpointQuery(id=landing_id)))
-        if (
-            landing is not None
-            and (restored := (_facts(landing) or {}).get("restored")) is not None
-        ):
+        if (restored := facts.get("restored")) is not None:
             # Others' files were left alone on the way there, and are on the way back.
-            facts = {**facts, "paths": restored}
+            facts = {**facts, "paths": restored, "restored": None}
         whole = facts["title"]
         what = whole.removeprefix("undo of the ").removeprefix("redo of the ")
         request = _request_of(facts, undoes=safety.id, dry_run=dry_run)
         return self.roll_back(safety, replace(request, kind=kind, title=f"{kind} of the {what}"))
 
-    def _keep_others(self, target: CheckpointRecord) -> Keep:
-        """Return a rule that spares what this session did not write, or others wrote after it."""
+    def _keep_others(self, target: CheckpointRecord, restored: set[str]) -> Keep:
+        """Return a rule that spares what this session did not write, or others wrote after it.
+
+        What it does not spare is added to ``restored``.
+        """
         mine: dict[str, str] = {}
         query = CheckpointQuery(self._session_id, namespace="")
         for record in reversed(self._store.list_checkpoints(query)):
@@ -367,7 +372,7 @@ class Rollbacks:
         unsaved = self._unsaved()
         changed_since: dict[str, set[str]] = {}
 
-        def keep(change: Change, safety: str) -> str | None:
+        def reason_to_keep(change: Change, safety: str) -> str | None:
             if change.path in unsaved:
                 return None
             if change.path not in mine:
@@ -378,6 +383,12 @@ class Rollbacks:
             if change.path in changed_since[commit]:
                 return "it was changed by somebody else after this session wrote it"
             return None
+
+        def keep(change: Change, safety: str) -> str | None:
+            reason = reason_to_keep(change, safety)
+            if reason is None:
+                restored.add(change.path)
+            return reason
 
         return keep
 
@@ -465,9 +476,17 @@ def _request_of(
         title=facts["title"],
         state=facts["state"],
         files=facts["files"],
-        paths=[*map(path_from, facts["paths"])] if facts["paths"] is not None else None,
-        only_mine=False,
+        paths=_as_named(facts["paths"]),
         move_head=facts["move_head"],
         dry_run=dry_run,
         undoes=undoes or facts["undoes"],
+        restored=_as_named(facts.get("restored")),
     )
+
+
+def _as_stored(paths: Sequence[str] | None) -> list[str | bytes] | None:
+    return [*map(storable, paths)] if paths is not None else None
+
+
+def _as_named(paths: Sequence[str | bytes] | None) -> list[str] | None:
+    return [*map(path_from, paths)] if paths is not None else None
