@@ -131,7 +131,9 @@ def _index(data: bytes) -> None:
 
 
 def _worktrees(data: bytes) -> None:
-    repository = SimpleNamespace(top=_NOWHERE, git=lambda: _PlayedGit(data))
+    repository = SimpleNamespace(
+        top=_NOWHERE, git_dir=_NOWHERE, common_dir=None, git=lambda: _PlayedGit(data)
+    )
     mover = Mover(_store(data), cast("Repository", repository), Position(_ONE, None, None))
     mover._branches_elsewhere()
 

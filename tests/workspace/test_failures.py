@@ -572,6 +572,29 @@ def test_a_commit_that_is_gone_is_not_moved_to(root: Path) -> None:
     assert (root / "a.txt").read_text() == "one\n"
 
 
+@pytest.mark.parametrize("kind", ["submodule", "separate"])
+def test_a_repository_whose_directory_is_elsewhere_is_moved(
+    root: Path, tmp_path: Path, kind: str
+) -> None:
+    place = tmp_path / "elsewhere"
+    if kind == "submodule":
+        make_repository(place)
+        git(place, "submodule", "--quiet", "add", str(root), "sub")
+        place /= "sub"
+    else:
+        git(
+            tmp_path, "clone", "-q", f"--separate-git-dir={tmp_path / 'git'}", str(root), str(place)
+        )
+    workspace = Workspace(place)
+    saved = workspace.snapshot()
+    before = git(place, "rev-parse", "HEAD")
+    (place / "a.txt").write_text("two\n")
+    commit_all(place)
+    workspace.restore(saved.commit, move_head=True)
+    assert git(place, "rev-parse", "HEAD") == before
+    assert git(place, "status", "--porcelain") == ""
+
+
 def test_a_branch_of_another_worktree_is_not_moved(root: Path) -> None:
     workspace = Workspace(root)
     saved = workspace.snapshot()

@@ -273,9 +273,13 @@ class Mover:
         return kept
 
     def _branches_elsewhere(self) -> set[str]:
+        """Return the branches that other worktrees of the repository are on."""
         out = self._git.run("worktree", "list", "--porcelain", "-z").decode("utf-8", "replace")
+        first, *linked = out.split("\0\0")
+        # The first is the one that is not linked. Git may tell its own directory for the place of it.
+        is_linked = self._repository.git_dir != self._repository.common_dir
         used = set()
-        for block in out.split("\0\0"):
+        for block in (first, *linked) if is_linked else linked:
             words = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
             here = os.path.realpath(words.get("worktree", "")) == os.path.realpath(
                 self._repository.top
