@@ -123,6 +123,15 @@ def test_a_part_of_the_files_comes_back_and_the_state_stays(
         session.rollback("before", paths=["../elsewhere"])
 
 
+def test_an_empty_directory_comes_back_by_its_name(session: Session, project: Path) -> None:
+    (project / "empty" / "inner").mkdir(parents=True)
+    session.save_checkpoint("before", state={})
+    (project / "empty" / "inner").rmdir()
+    (project / "empty").rmdir()
+    session.rollback("before", paths=["empty"])
+    assert (project / "empty" / "inner").is_dir()
+
+
 @pytest.mark.row("T17", "B4")
 def test_only_what_this_session_wrote_comes_back(manager: SessionManager, project: Path) -> None:
     theirs, mine = manager.create_session("a"), manager.create_session("b")

@@ -341,12 +341,15 @@ class ProjectFiles:
     def check_paths(self, commit: str, paths: Sequence[str]) -> None:
         """Refuse paths that neither a snapshot nor the project has: nobody can mean them."""
         unknown = [path for path in paths if not os.path.lexists(self.workspace.root / path)]
-        held = self.workspace.files(commit) if unknown else ()
+        held = self._held_by(commit) if unknown else ()
         for path in unknown:
             if not any(one == path or one.startswith(f"{path}/") for one in held):
                 raise InvalidIdentifier(
                     f"neither the checkpoint nor the project has {readable(path)!r}"
                 )
+
+    def _held_by(self, commit: str) -> list[str]:
+        return [*self.workspace.files(commit), *self.workspace.details(commit).empty]
 
     def fetch(self, commit: str) -> None:
         """Have a snapshot in the private store, from the shared one if need be."""
