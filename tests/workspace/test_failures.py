@@ -554,6 +554,26 @@ def test_what_the_caller_raises_stops_the_restore_in_time(root: Path) -> None:
     assert workspace.recover() is None
 
 
+def test_a_merge_with_a_commit_that_is_gone_does_not_come_back(root: Path) -> None:
+    git(root, "checkout", "-q", "-b", "theirs")
+    (root / "a.txt").write_text("theirs\n")
+    commit_all(root)
+    git(root, "checkout", "-q", "main")
+    git(root, "merge", "-q", "--no-ff", "--no-commit", "theirs")
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    git(root, "merge", "--abort")
+    git(root, "branch", "-q", "-D", "theirs")
+    git(root, "reflog", "expire", "--expire=now", "--all")
+    git(root, "gc", "-q", "--prune=now")
+    before, own = picture(root), picture_of_git(root)
+    with pytest.raises(RestoreFailed, match="in the middle of a git operation"):
+        workspace.restore(saved.commit, move_head=True)
+    assert (picture(root), picture_of_git(root)) == (before, own)
+    workspace.restore(saved.commit)
+    assert (root / "a.txt").read_text() == "theirs\n"
+
+
 def test_a_commit_that_is_gone_is_not_moved_to(root: Path) -> None:
     git(root, "checkout", "-q", "--orphan", "short-lived")
     commit_all(root)

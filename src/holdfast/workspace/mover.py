@@ -24,6 +24,7 @@ from holdfast.workspace.position import (
     Position,
     copy_objects,
     is_strange,
+    named_commits,
     operation_files,
     read_extra,
 )
@@ -82,6 +83,13 @@ class Mover:
                 f"the repository no longer has commit {commit}, so HEAD cannot go back there. "
                 "Nothing was changed; restore the files alone, without move_head"
             )
+        for name in named_commits(extra.notes):
+            if not self._succeeds("cat-file", "-e", f"{name}^{{commit}}"):
+                raise RestoreFailed(
+                    f"the snapshot was taken in the middle of a git operation with commit {name}, which "
+                    "the repository no longer has. Nothing was changed; restore the files alone, without "
+                    "move_head"
+                )
         branch = self._position.branch
         if branch is not None and not self._succeeds("check-ref-format", branch):
             raise SnapshotCorrupt(f"the snapshot names a branch that cannot be: {branch!r}")

@@ -35,6 +35,11 @@ _NOTES: Final = (
     "BISECT_LOG", "BISECT_START", "BISECT_NAMES", "BISECT_TERMS", "BISECT_EXPECTED_REV",
 )  # fmt: skip
 OPERATION_FOLDERS: Final = ("rebase-merge", "rebase-apply", "sequencer")
+# Those notes without which git can neither go on nor give up: each line of theirs is a commit.
+_NAMING: Final = (
+    "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD",
+    "rebase-merge/onto", "rebase-merge/orig-head", "rebase-apply/onto", "rebase-apply/orig-head",
+)  # fmt: skip
 # How the files of the second commit are named, besides the index.
 _INDEX, _NOTE, _STAGED = "index", "note.", "staged."
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
@@ -115,6 +120,14 @@ def is_strange(position: Position, extra: Extra) -> bool:
     """Whether git would go on with what somebody else had begun: it may be told to run programs then."""
     begun = any(name.partition("/")[0] in OPERATION_FOLDERS for name in extra.notes)
     return begun and (position.extra is None or not is_known_position(position.extra))
+
+
+def named_commits(notes: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield the commits that an operation in progress needs."""
+    for name in _NAMING:
+        for line in notes.get(name, b"").decode("ascii", "replace").splitlines():
+            if _COMMIT.fullmatch(line):
+                yield line
 
 
 def capture_position(
