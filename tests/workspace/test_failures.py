@@ -592,6 +592,30 @@ def test_a_commit_that_is_gone_is_not_moved_to(root: Path) -> None:
     assert (root / "a.txt").read_text() == "one\n"
 
 
+@pytest.mark.parametrize("unborn", [True, False])
+def test_a_repository_around_the_one_that_was_saved_is_not_moved(root: Path, unborn: bool) -> None:
+    inner = root / "sub"
+    make_repository(inner)
+    (inner / ".agents").mkdir()
+    if not unborn:
+        commit_all(inner)
+    workspace = Workspace(inner)
+    assert workspace.root == inner
+    saved = workspace.snapshot()
+    (inner / "f").write_text("two\n")
+    shutil.rmtree(inner / ".git")
+    own = picture_of_git(root)
+    report = workspace.restore(saved.commit, move_head=True)
+    assert (inner / "f").read_text() == "one\n"
+    assert picture_of_git(root) == own
+    assert report.head is None
+    assert [one.path for one in report.kept] == [".git"]
+    around = workspace.snapshot()
+    git(root, "checkout", "-q", "-b", "other")
+    assert workspace.restore(around.commit, move_head=True).kept == ()
+    assert git(root, "symbolic-ref", "HEAD") == "refs/heads/main"
+
+
 @pytest.mark.parametrize("kind", ["submodule", "separate"])
 def test_a_repository_whose_directory_is_elsewhere_is_moved(
     root: Path, tmp_path: Path, kind: str

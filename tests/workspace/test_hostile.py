@@ -524,6 +524,7 @@ IMPOSSIBLE: Final[dict[str, dict[str, Any]]] = {
     "rules that are a number": {"excludes": 5},
     "rules without bytes": {"excludes": "\ud800"},
     "an included number": {"included": [5]},
+    "a place that is none": {"below": 5},
 }
 
 

@@ -314,6 +314,7 @@ class Capture:
         """Take in where the user's repository stands; return the commit that holds the rest of it."""
         if self._repository is None or status is None:
             self._details.head = self._details.head_commit = None
+            self._details.below = ""
             return None
         position = capture_position(
             self._store, self._repository, status, self._note,
@@ -321,6 +322,7 @@ class Capture:
         )  # fmt: skip
         self._details.head = self._repository.head()
         self._details.head_commit = status.state.commit
+        self._details.below = self._repository.below
         return position
 
 

@@ -29,7 +29,8 @@ class Details:
     """What a snapshot knows beyond its tree; made anew for each one.
 
     ``head`` is what HEAD says in the user's repository (``ref: refs/heads/main`` or a commit) and
-    ``head_commit`` the commit behind it, both None outside of one. ``excludes`` are the rules of
+    ``head_commit`` the commit behind it, both None outside of one; ``below`` is where in its work tree
+    the project lies, with a slash in the end, or empty at its top. ``excludes`` are the rules of
     ``.git/info/exclude`` at the time, ``included`` the paths that were captured in spite of rules: what
     the snapshot lacks of those was not there.
     """
@@ -41,6 +42,7 @@ class Details:
     skipped: list[Skipped] = field(default_factory=list)
     head: str | None = None
     head_commit: str | None = None
+    below: str = ""
     excludes: str = ""
     included: list[str] = field(default_factory=list)
 
@@ -80,6 +82,8 @@ class Details:
             "head_commit": self.head_commit,
             "excludes": self.excludes,
             "included": sorted(self.included),
+            # Nearly all have none.
+            **({"below": self.below} if self.below else {}),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
@@ -102,6 +106,7 @@ class Details:
                 skipped=[Skipped(*map(_text, (one, why))) for one, why in document["skipped"]],
                 head=_text_or_none(document["head"]),
                 head_commit=_text_or_none(document["head_commit"]),
+                below=_text(document.get("below", "")),
                 excludes=_text(document["excludes"]),
                 included=_texts(document.get("included", [])),
             )

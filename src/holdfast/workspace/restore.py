@@ -56,6 +56,7 @@ _IN_MEMORY: Final = 64 * MB
 _MOVED_SINCE: Final = Skipped(
     ".git", "HEAD, the branch or the index was changed after the restore began to move them"
 )
+_ANOTHER: Final = Skipped(".git", "the checkpoint was saved in a git repository that is not here")
 
 
 class Restore:
@@ -102,6 +103,8 @@ class Restore:
                 plan.folder_modes[path] = (mode, wanted)
             contents = self._read_contents(plan)
             mover = self._mover() if move_head else None
+            if move_head and self._is_elsewhere():
+                plan.kept.append(_ANOTHER)
             if mover is not None:
                 mover.check()
             report = self._report(safety, plan, mover.preview() if mover else None, dry_run=dry_run)
@@ -227,9 +230,17 @@ class Restore:
 
     def _mover(self) -> Mover | None:
         position = _position(self._target)
-        if position is None or self._repository is None:
+        if position is None or self._repository is None or self._is_elsewhere():
             return None
         return Mover(self._store, self._repository, position)
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the repository around the project is another one than that of the target."""
+        return (
+            self._repository is not None
+            and self._target.details.head is not None
+            and self._target.details.below != self._repository.below
+        )
 
     def _report(
         self, safety: Snapshot, plan: Plan, move: Move | None, *, dry_run: bool
