@@ -15,7 +15,7 @@ from holdfast.workspace import apply, held
 from holdfast.workspace.apply import Applier
 from holdfast.workspace.base import Snapshot
 from holdfast.workspace.mover import Mover
-from tests.workspace.pictures import commit_all, git, make_repository
+from tests.workspace.pictures import commit_all, git, make_repository, repository_view
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -248,6 +248,28 @@ def stage_more(root: Path) -> None:
 
 def switch(root: Path) -> None:
     git(root, "checkout", "-q", "-b", "another")
+
+
+def test_a_bisection_comes_back_with_the_commits_that_were_tried(project: Path) -> None:
+    root = project
+    make_repository(root)
+    (root / ".gitignore").write_text(".agents/\n")
+    for number in range(8):
+        (root / "a").write_text(str(number))
+        commit_all(root)
+    workspace = Workspace(root)
+    before = workspace.snapshot()
+    for step in (("start", "--term-old=as_it-was"), ("bad",), ("as_it-was", "HEAD~7")):
+        git(root, "bisect", *step)
+    bisecting = repository_view(root)
+    report = workspace.restore(before.commit, move_head=True)
+    assert git(root, "for-each-ref", "refs/bisect") == ""
+    assert not (root / ".git" / "BISECT_LOG").exists()
+    workspace.restore(report.safety, move_head=True)
+    assert repository_view(root) == bisecting
+    git(root, "bisect", "as_it-was")
+    git(root, "bisect", "reset")
+    assert git(root, "symbolic-ref", "HEAD") == "refs/heads/main"
 
 
 def begin_to_bisect(root: Path) -> None:

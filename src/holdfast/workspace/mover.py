@@ -16,14 +16,16 @@ from typing import Final
 
 from holdfast.durable import sync_directories, sync_directory, sync_file
 from holdfast.errors import RestoreFailed, SnapshotCorrupt, WorkspaceBusy, WorkspaceError
-from holdfast.workspace.paths import split
+from holdfast.workspace.paths import lines, split
 from holdfast.workspace.position import (
+    BISECTING,
     FLAGGED,
     OPERATION_FOLDERS,
     Extra,
     Position,
     copy_objects,
     is_strange,
+    list_tried,
     named_commits,
     operation_files,
     read_extra,
@@ -83,7 +85,7 @@ class Mover:
                 f"the repository no longer has commit {commit}, so HEAD cannot go back there. "
                 "Nothing was changed; restore the files alone, without move_head"
             )
-        for name in named_commits(extra.notes):
+        for name in named_commits(extra):
             if not self._succeeds("cat-file", "-e", f"{name}^{{commit}}"):
                 raise RestoreFailed(
                     f"the snapshot was taken in the middle of a git operation with commit {name}, which "
@@ -215,6 +217,7 @@ class Mover:
             there, detached = self.tip(), self._resolve("HEAD")
             backup = self._keep_tips(label)
             self._move_references(there, detached)
+            self._move_bisection(extra.tried)
             self._write_notes(extra.notes)
             self._replace_index()
         finally:
@@ -313,6 +316,17 @@ class Mover:
             self._run("update-ref", "-d", branch, there)
         if head != self._position.head:
             self._run("symbolic-ref", *said, "HEAD", branch)
+
+    def _move_bisection(self, wanted: Mapping[str, str]) -> None:
+        """Have the references of a bisection fit its notes, which come and go after them."""
+        under_way = (self._repository.git_dir / BISECTING).exists()
+        if not wanted and not under_way:
+            return
+        there = (line.partition(" ")[2] for line in os.fsdecode(list_tried(self._git)).splitlines())
+        gone = [name for name in there if name not in wanted]
+        updates = [f"update {name} {commit}" for name, commit in wanted.items()]
+        updates += [f"delete {name}" for name in gone]
+        self._git.run("update-ref", "--stdin", stdin=lines(updates), variables=_WHO)
 
     def _run(self, *arguments: str) -> None:
         self._git.run(*arguments, variables=_WHO)

@@ -2,8 +2,8 @@
 
 A snapshot's details name HEAD and its commit. When that is not all (something is staged or unmerged, files
 are added in intent, the checkout is sparse, an operation is in progress), a second commit holds the rest
-and becomes the snapshot's parent: the index file as it is, the staged contents, and git's own notes about
-the operation. Taking it reads the repository only; `mover` puts it back when somebody asks for that.
+and becomes the snapshot's parent: the index file as it is, the staged contents, git's own notes about
+the operation, and the references of a bisection. Taking it reads the repository only; `mover` puts it back when somebody asks for that.
 """
 
 from __future__ import annotations
@@ -41,8 +41,12 @@ _NAMING: Final = (
     "rebase-merge/onto", "rebase-merge/orig-head", "rebase-apply/onto", "rebase-apply/orig-head",
 )  # fmt: skip
 # How the files of the second commit are named, besides the index.
-_INDEX, _NOTE, _STAGED = "index", "note.", "staged."
+_INDEX, _NOTE, _STAGED, _BISECTION = "index", "note.", "staged.", "bisection"
+# While there is this note, commits that were tried are references.
+BISECTING: Final = "BISECT_LOG"
+TRIED: Final = "refs/bisect"
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_TRIED_ONE: Final = re.compile(f"({_COMMIT.pattern}) ({TRIED}/\\S+)")
 _HEAD: Final = re.compile(f"ref: refs/[^\\0]+|{_COMMIT.pattern}")
 # In ``ls-files -v -z``: entries that are assumed unchanged, or left out of the work tree.
 FLAGGED: Final = re.compile(rb"(?:^|\0)[a-zS] ([^\0]*)")
@@ -88,11 +92,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """What HEAD alone does not tell: the index file, git's notes by path, staged objects by name."""
+    """What HEAD alone does not tell: the index file, git's notes by path, staged objects by name.
+
+    ``tried`` are the commits that a bisection has tried, by reference.
+    """
 
     index: bytes | None = None
     notes: Mapping[str, bytes] = field(default_factory=dict)
     staged: tuple[str, ...] = ()
+    tried: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_extra(store: PrivateStore, position: Position) -> Extra:
@@ -113,7 +121,18 @@ def read_extra(store: PrivateStore, position: Position) -> Extra:
                 raise SnapshotCorrupt(f"the snapshot names a file that is not git's note: {note!r}")
             notes[note] = contents[entry.blob]
     index = contents[entries[_INDEX].blob] if _INDEX in entries else None
-    return Extra(index, notes, staged)
+    listed = contents[entries[_BISECTION].blob] if _BISECTION in entries else b""
+    return Extra(index, notes, staged, _read_tried(listed))
+
+
+def _read_tried(listed: bytes) -> dict[str, str]:
+    found = {}
+    for line in os.fsdecode(listed).splitlines():
+        one = _TRIED_ONE.fullmatch(line)
+        if one is None:
+            raise SnapshotCorrupt(f"the snapshot names a bisection that cannot be: {line[:80]!r}")
+        found[one[2]] = one[1]
+    return found
 
 
 def is_strange(position: Position, extra: Extra) -> bool:
@@ -122,10 +141,11 @@ def is_strange(position: Position, extra: Extra) -> bool:
     return begun and (position.extra is None or not is_known_position(position.extra))
 
 
-def named_commits(notes: Mapping[str, bytes]) -> Iterator[str]:
+def named_commits(extra: Extra) -> Iterator[str]:
     """Yield the commits that an operation in progress needs."""
+    yield from extra.tried.values()
     for name in _NAMING:
-        for line in notes.get(name, b"").decode("ascii", "replace").splitlines():
+        for line in extra.notes.get(name, b"").decode("ascii", "replace").splitlines():
             if _COMMIT.fullmatch(line):
                 yield line
 
@@ -169,6 +189,10 @@ def capture_position(
         ).decode().split()  # fmt: skip
     names = [*(_INDEX for _ in index), *(f"{_NOTE}{quote(str(path), safe='')}" for path in notes)]
     listed = dict(zip(names, blobs, strict=True)) | {f"{_STAGED}{blob}": blob for blob in staged}
+    if Path(BISECTING) in notes:
+        tried = list_tried(repository.git(disarm=False), deadline=deadline)
+        stored = git.run("hash-object", "-w", "--stdin", stdin=tried, deadline=deadline)
+        listed[_BISECTION] = stored.decode().strip()
     tree = tree_data({name: ("100644", blob) for name, blob in listed.items()})
     [written] = store.write_trees([tree], deadline=deadline)
     commit = store.commit(written, b"position\n", deadline=deadline)
@@ -176,6 +200,12 @@ def capture_position(
     if any(path.parts[0] in OPERATION_FOLDERS for path in notes):
         remember_position(commit)
     return commit
+
+
+def list_tried(git: Git, *, deadline: Deadline | None = None) -> bytes:
+    """Return the commits that a bisection has tried, each with its reference, one per line."""
+    listed = ("for-each-ref", "--format=%(objectname) %(refname)", TRIED)
+    return git.run(*listed, deadline=deadline)
 
 
 def _has_flags(repository: Repository, note: dict[str, Any], deadline: Deadline) -> bool:
