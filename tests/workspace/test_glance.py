@@ -128,6 +128,18 @@ def test_what_a_glance_cannot_tell_is_left_to_a_capture(project: Path) -> None:
     assert not is_unchanged(str(project), known)
 
 
+def test_a_tracked_file_that_a_rule_ignores_is_seen_coming_back(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("*.log\n.agents/\n")
+    (tmp_path / "kept.log").write_text("1")
+    git(tmp_path, "add", "-f", ".gitignore", "kept.log")
+    (tmp_path / "kept.log").unlink()
+    known = seen(tmp_path)
+    assert is_unchanged(str(tmp_path), known)
+    (tmp_path / "kept.log").write_text("2")
+    assert not is_unchanged(str(tmp_path), known)
+
+
 def test_within_another_repository_nothing_is_claimed(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     below = tmp_path / "part"

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,51 @@ def test_told_by_its_real_path_a_file_of_a_linked_project_is_captured(
     workspace.snapshot()
     (root / "a.txt").write_text("second")
     assert workspace.read(workspace.snapshot([root / "a.txt"]).commit, "a.txt") == b"second"
+
+
+# Tracked although ignored -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def forced(root: Path) -> Path:
+    """A file that the repository tracks and a rule ignores."""
+    make_repository(root)
+    (root / ".gitignore").write_text("build/\n")
+    (root / "build").mkdir()
+    (root / "build" / "keep.mk").write_text("one")
+    git(root, "add", "-f", "a.txt", ".gitignore", "build/keep.mk")
+    git(root, "commit", "-q", "-m", "begin")
+    return root / "build" / "keep.mk"
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()
+
+
+@pytest.mark.parametrize(
+    "take_away", [remove, lambda path: path.write_text("x" * 2000)], ids=["deleted", "too large"]
+)
+@pytest.mark.parametrize(
+    "told", [None, ["build"], ["build/keep.mk"]], ids=["all", "folder", "file"]
+)
+def test_a_tracked_file_that_a_rule_ignores_is_captured_again_when_it_is_back(
+    root: Path, forced: Path, take_away: Callable[[Path], object], told: list[str] | None
+) -> None:
+    workspace = Workspace(root, limits=Limits(max_file_bytes=1000))
+    assert "build/keep.mk" in workspace.files(workspace.snapshot().commit)
+    take_away(forced)
+    for _ in range(2):
+        without = workspace.snapshot()
+        assert "build/keep.mk" not in workspace.files(without.commit)
+        assert [one.path for one in without.skipped] == ["build/keep.mk"] * forced.exists()
+    git(root, "checkout", "-q", ".")
+    again = workspace.snapshot(told)
+    assert workspace.read(again.commit, "build/keep.mk") == b"one"
+    assert again.skipped == ()
+    forced.write_text("ruined")
+    workspace.restore(again.commit)
+    assert forced.read_text() == "one"
 
 
 # A store from strangers -------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from holdfast.workspace.repository import Repository
 NOTE: Final = "last.json"
 # In the note: files that the last tree has and the index does not know of yet, with their stamps.
 AHEAD: Final = "ahead"
+# In the note: files to be captured although a rule ignores them, which the index lacks so far.
+FORCED_ABSENT: Final = "forced_absent"
 # What changed within this time may change again without its time stamp telling.
 RACY_NS: Final = 2_000_000_000
 _OBJECT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")

@@ -127,6 +127,7 @@ class Capture:
             if told is None:
                 self._folders.find_empty(self._scan.untracked_directories())
             self._folders.note_unopened(self._index.unopened)
+            self._scan.note_absent()
             return self._finish(told, group)
         finally:
             if self._standing is not None:

@@ -82,7 +82,7 @@ def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     watched = list(_WATCHED)
     if branch := _branch(root):
         watched.append(branch)
-    looked_at = [*note.get("recent", ()), *_left_out(note)]
+    looked_at = [*note.get("recent", ()), *note.get("forced_absent", ()), *_left_out(note)]
     return {
         "watched": [[path, stamp(os.path.join(root, path))] for path in watched],
         "files": {path: stamp(os.path.join(root, path)) for path in looked_at},

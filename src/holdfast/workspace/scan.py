@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from holdfast.workspace.basis import Basis
+from holdfast.workspace.basis import FORCED_ABSENT, Basis
 from holdfast.workspace.details import Details
 from holdfast.workspace.environment import DIRTY
 from holdfast.workspace.files import Files
@@ -67,8 +67,9 @@ class Scan:
             others = self._index.listed(*_OTHERS)
         findings.consider(self._expand(others))
         findings.consider(self._included())
+        findings.consider(self._tracked.absent)
         same = same and not findings.touches_rules()
-        findings.consider(self._tracked.newly_forced(same=same), known=True)
+        findings.consider(self._tracked.newly_forced(same=same))
         self._forget_ignored()
 
     def look_at(self, told: Sequence[str]) -> None:
@@ -111,6 +112,10 @@ class Scan:
             return self._index.listed(*_OTHERS)
         return self._hollow
 
+    def note_absent(self) -> None:
+        """Note for the next look what the index does not hold of what it should."""
+        self._tracked.note_absent(self._findings)
+
     def _read_rules(self) -> None:
         excludes = excludes_for(self._root, self._basis.repository)
         self._findings.rules_changed = excludes != self._details.excludes
@@ -142,6 +147,7 @@ class Scan:
         note = self._basis.note
         return bool(
             note.get("nested")
+            or note.get(FORCED_ABSENT)
             or self._basis.limits.include
             or (index and stamp(index) != note.get("tracked_mark"))
         )
@@ -191,7 +197,7 @@ class Scan:
         if self._basis.is_first or not self._findings.touches_rules():
             return
         ignored = self._index.listed("ls-files", "-z", "-c", "-i", "--exclude-standard")
-        tracked = set(self._tracked.forced()) if ignored else set()
+        tracked = set(self._tracked.forced)
         for path in ignored:
             if path not in tracked and not within(path, self._basis.limits.include):
                 self._findings.let_go(path)

@@ -2,6 +2,8 @@
 
 Two kinds of repositories are asked: the one that the project lies in, and those that lie in the project.
 Their indexes change far more often than the names in them, so the last answer is kept with marks of both.
+Kept beside it are the files among them that the private index lacks, being deleted or too large at the
+last look: no list of git's has them should they come back.
 """
 
 from __future__ import annotations
@@ -10,12 +12,17 @@ import hashlib
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from holdfast.workspace.base import NEVER_CAPTURED
-from holdfast.workspace.basis import Basis
+from holdfast.workspace.basis import FORCED_ABSENT, Basis
+from holdfast.workspace.findings import Findings
 from holdfast.workspace.paths import split
 from holdfast.workspace.process import Deadline, finish
 from holdfast.workspace.repository import Repository, stamp
+
+# In the note: what is tracked although a rule ignores it.
+_FORCED: Final = "forced"
 
 
 class Tracked:
@@ -25,6 +32,7 @@ class Tracked:
         self._basis = basis
         self._nested: set[str] = set(basis.note.get("nested", ()))
         self._process: subprocess.Popen[bytes] | None = None
+        self._new: list[str] = []
 
     def add_nested(self, folder: str) -> None:
         """Take note of a repository inside of the project."""
@@ -55,19 +63,37 @@ class Tracked:
         note["tracked"] = digest
         return digest == known
 
+    @property
+    def forced(self) -> list[str]:
+        """What is tracked although a rule ignores it, by the last answer."""
+        return list(self._basis.note.get(_FORCED, ()))
+
+    @property
+    def absent(self) -> list[str]:
+        """What of that the private index lacks since the last capture."""
+        return list(self._basis.note.get(FORCED_ABSENT, ()))
+
     def newly_forced(self, *, same: bool) -> list[str]:
-        """Return what is tracked although ignored, nothing if ``same`` and no nested one changed."""
+        """Return what is tracked although ignored and was not before.
+
+        Nobody is asked if ``same`` and no nested repository changed.
+        """
+        note = self._basis.note
         repositories = self._repositories()
         inside = [one for one in repositories if one is not self._basis.repository]
         mark = [[str(one.index), *stamp(one.index)] for one in inside]
-        if same and mark == self._basis.note.get("nested_mark"):
+        if same and mark == note.get("nested_mark") and _FORCED in note:
             return []
-        self._basis.note["nested_mark"] = mark
-        return self._forced(repositories)
+        note["nested_mark"] = mark
+        before = set(self.forced)
+        note[_FORCED] = self._forced(repositories)
+        self._new = [path for path in self.forced if path not in before]
+        return self._new
 
-    def forced(self) -> list[str]:
-        """Return what the repositories here track although a rule ignores it."""
-        return self._forced(self._repositories())
+    def note_absent(self, findings: Findings) -> None:
+        """Note which files the private index lacks once it is what ``findings`` say."""
+        lacked = {*self.absent, *self._new, *findings.drop} - findings.add.keys()
+        self._basis.note[FORCED_ABSENT] = [path for path in self.forced if path in lacked]
 
     def _repositories(self) -> list[Repository]:
         """Return the repository that the project lies in, and those that lie in the project."""
