@@ -15,7 +15,7 @@ from holdfast import SessionManager, Workspace
 from holdfast.errors import WorkspaceRefused
 from holdfast.workspace.base import Limits, Skipped
 from holdfast.workspace.references import References
-from tests.workspace.pictures import git, make_repository
+from tests.workspace.pictures import commit_all, git, make_repository
 
 
 @pytest.fixture
@@ -300,6 +300,59 @@ def test_a_tracked_file_that_a_rule_ignores_is_captured_again_when_it_is_back(
     forced.write_text("ruined")
     workspace.restore(again.commit)
     assert forced.read_text() == "one"
+
+
+def test_what_a_nested_repository_tracks_is_captured_whatever_the_rules_around_it_say(
+    root: Path,
+) -> None:
+    make_repository(root)
+    (root / ".gitignore").write_text("*.log\n")
+    make_repository(root / "inner")
+    (root / "inner" / "one.log").write_text("one")
+    commit_all(root / "inner")
+    workspace = Workspace(root)
+    both = ["inner/one.log", "inner/two.log"]
+    assert both[:1] == logs(workspace)
+    (root / "inner" / "two.log").write_text("two")
+    commit_all(root / "inner")
+    assert both == logs(workspace)
+    (root / ".gitignore").write_text("*.log\n*.tmp\n")
+    assert both == logs(workspace)
+
+
+def logs(workspace: Workspace) -> list[str]:
+    files = workspace.files(workspace.snapshot().commit)
+    return [path for path in files if path.endswith(".log")]
+
+
+def test_what_is_tracked_below_the_top_of_its_repository_is_captured_whatever_the_rules_say(
+    root: Path,
+) -> None:
+    make_repository(root)
+    (root / ".gitignore").write_text("dist/\n!packages/[v-x]eb/dist/\n")
+    project = root / "packages" / "web"
+    (project / "dist").mkdir(parents=True)
+    (project / "dist" / "bundle.js").write_text("committed")
+    (project / ".agents").mkdir()
+    (project / ".agents" / "holdfast.toml").touch()
+    git(root, "add", "packages/web/dist")
+    workspace = Workspace(project)
+    assert workspace.files(workspace.snapshot().commit) == ["dist/bundle.js"]
+
+
+def test_names_that_git_reads_as_more_than_names_are_asked_about_like_others(root: Path) -> None:
+    make_repository(root)
+    (root / ".gitignore").write_text("*.log\n")
+    names = [":(top)x.log", ":!x.log", "*.log", "-x.log"]
+    for name in names:
+        (root / name).write_text("x")
+    (root / "folder").mkdir()
+    (root / "folder" / "x.log").write_text("x")
+    git(root, "add", "-f", "-A")
+    (root / "folder" / "x.log").unlink()
+    (root / "folder").rmdir()
+    (root / "folder").symlink_to(root.parent)
+    assert logs(Workspace(root)) == sorted(names)
 
 
 # A store from strangers -------------------------------------------------------------------------

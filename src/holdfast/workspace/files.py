@@ -32,6 +32,7 @@ class Files:
         self._root = root
         # Which directories can be reached without passing through a link.
         self._real: dict[str, bool] = {"": True}
+        self._links: dict[str, bool] = {}
 
     def lstat(self, path: str) -> os.stat_result | None:
         """Look at a path of the project; what lies behind a link is none."""
@@ -60,7 +61,13 @@ class Files:
 
     def passes_link(self, path: str) -> bool:
         """Whether a path leads to a file that a snapshot knows by another name."""
-        return any((self._root / above).is_symlink() for above in parents(path))
+        return any(map(self._is_link, parents(path)))
+
+    def _is_link(self, folder: str) -> bool:
+        known = self._links.get(folder)
+        if known is None:
+            known = self._links[folder] = os.path.islink(self._root / folder)
+        return known
 
 
 def lstat(path: Path | str) -> os.stat_result | None:

@@ -21,6 +21,8 @@ from holdfast.workspace.repository import Repository
 # git need not even list them.
 _STORES: Final = (f"**/{AGENTS_DIR}/{DATABASE}*", f"**/{AGENTS_DIR}/{STORE}/")
 
+_HERE: Final = "./"
+
 
 def excludes_for(root: Path, repository: Repository | None) -> str:
     """Return the rules that are to stand in the private store's own ``info/exclude``."""
@@ -38,11 +40,12 @@ def excludes_for(root: Path, repository: Repository | None) -> str:
 def ignored_among(git: Git, paths: Iterable[str], *, deadline: Deadline | None = None) -> list[str]:
     """Return those paths that the rules which ``git`` reads ignore, whether it knows them or not."""
     out = git.run(
-        "check-ignore", "--no-index", "-z", "--stdin", stdin=join(paths), ok=(0, 1),
-        # This command takes no pathspecs, and refuses to be told how to read them.
-        variables={"GIT_LITERAL_PATHSPECS": "0"}, deadline=deadline,
+        "check-ignore", "--no-index", "-z", "--stdin",
+        # This command refuses to be told how to read names that begin as a pathspec does.
+        stdin=join(f"{_HERE}{path}" for path in paths), variables={"GIT_LITERAL_PATHSPECS": "0"},
+        ok=(0, 1), deadline=deadline,
     )  # fmt: skip
-    return split(out)
+    return [path.removeprefix(_HERE) for path in split(out)]
 
 
 def _rules(path: Path) -> list[str]:

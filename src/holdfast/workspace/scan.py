@@ -51,7 +51,7 @@ class Scan:
         self._files = files
         self._folders = folders
         self._index = index
-        self._tracked = Tracked(basis)
+        self._tracked = Tracked(basis, files)
         # The untracked directories, as long as none of them holds a file to be added.
         self._hollow: list[str] | None = None
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from holdfast.workspace.base import NEVER_CAPTURED
 from holdfast.workspace.basis import FORCED_ABSENT, Basis
+from holdfast.workspace.files import Files
 from holdfast.workspace.findings import Findings
+from holdfast.workspace.ignores import ignored_among
 from holdfast.workspace.paths import split
-from holdfast.workspace.process import Deadline, finish
+from holdfast.workspace.process import finish
 from holdfast.workspace.repository import Repository, stamp
 
+_TRACKED: Final = ("ls-files", "-z", "-c")
 # In the note: what is tracked although a rule ignores it.
 _FORCED: Final = "forced"
 
@@ -28,10 +30,13 @@ _FORCED: Final = "forced"
 class Tracked:
     """One capture's question to the repositories: `start`, go on with other work, then `finish`."""
 
-    def __init__(self, basis: Basis) -> None:
+    def __init__(self, basis: Basis, files: Files) -> None:
         self._basis = basis
+        self._files = files
         self._nested: set[str] = set(basis.note.get("nested", ()))
         self._process: subprocess.Popen[bytes] | None = None
+        # What the user's repository tracks, once it was asked.
+        self._listed: list[str] | None = None
         self._new: list[str] = []
 
     def add_nested(self, folder: str) -> None:
@@ -48,13 +53,14 @@ class Tracked:
             return
         self._basis.note["tracked_mark"] = mark
         git = repository.git(disarm=False)
-        self._process = git.start("ls-files", "-z", "-c", cwd=self._basis.store.root)
+        self._process = git.start(*_TRACKED, cwd=self._basis.store.root)
 
     def finish(self) -> bool:
         """Wait for the list; return whether the user's repository tracks the names it did before."""
         if self._process is None:
             return True
-        tracked = finish(self._process, ("ls-files",), deadline=self._basis.deadline)
+        tracked = finish(self._process, _TRACKED, deadline=self._basis.deadline)
+        self._listed = split(tracked)
         note = self._basis.note
         own = (f"\0{path}/".encode() for path in NEVER_CAPTURED)
         note["tracks_own"] = any(path in b"\0" + tracked for path in own)
@@ -104,19 +110,26 @@ class Tracked:
         return [*([own] if own else ()), *inside]
 
     def _forced(self, repositories: Iterable[Repository]) -> list[str]:
+        """Return the tracked files that the rules ignore by which unknown files are listed.
+
+        Those are not the rules that a repository goes by: the project's hold in the repositories inside
+        of it, and those from above the project are rewritten.
+        """
+        basis, files = self._basis, self._files
+        tracked = [path for one in repositories for path in self._tracked_by(one)]
+        # Git refuses to be asked about what lies behind a link.
+        asked = [
+            path
+            for path in dict.fromkeys(tracked)
+            if not basis.store.is_own(path) and not files.passes_link(path)
+        ]
+        return ignored_among(basis.store.git, asked, deadline=basis.deadline) if asked else []
+
+    def _tracked_by(self, repository: Repository) -> list[str]:
         root = self._basis.store.root
-        found = []
-        for repository in repositories:
-            top = root if root.is_relative_to(repository.top) else repository.top
-            prefix = "" if top == root else f"{top.relative_to(root)}/"
-            listed = _tracked_although_ignored(top, repository, self._basis.deadline)
-            found += [f"{prefix}{path}" for path in listed]
-        return found
-
-
-def _tracked_although_ignored(top: Path, repository: Repository, deadline: Deadline) -> list[str]:
-    """Return the files below ``top`` that the user added to git although a rule ignores them."""
-    out = repository.git(disarm=False).run(
-        "ls-files", "-z", "-c", "-i", "--exclude-standard", cwd=top, deadline=deadline
-    )
-    return list(dict.fromkeys(split(out)))
+        if repository is self._basis.repository and self._listed is not None:
+            return self._listed
+        top = root if root.is_relative_to(repository.top) else repository.top
+        prefix = "" if top == root else f"{top.relative_to(root)}/"
+        out = repository.git(disarm=False).run(*_TRACKED, cwd=top, deadline=self._basis.deadline)
+        return [f"{prefix}{path}" for path in split(out)]
