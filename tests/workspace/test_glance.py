@@ -68,6 +68,7 @@ CHANGES = {
     "permission of a folder": lambda p: (p / "src").chmod(0o700),
     "ignore rules": lambda p: (p / ".gitignore").write_text("src/\n"),
     "a repository inside": lambda p: git(p, "init", "-q", "inside"),
+    "a folder becomes a repository": lambda p: git(p / "src", "init", "-q"),
 }
 
 

@@ -355,6 +355,54 @@ def test_names_that_git_reads_as_more_than_names_are_asked_about_like_others(roo
     assert logs(Workspace(root)) == sorted(names)
 
 
+# Nested repositories ----------------------------------------------------------------------------
+
+
+def test_the_first_capture_of_a_nested_repository_goes_by_the_rules_of_the_next(root: Path) -> None:
+    make_repository(root)
+    (root / ".git" / "info").mkdir(exist_ok=True)
+    (root / ".git" / "info" / "exclude").write_text("/build/\n*.tmp\n")
+    make_repository(root / "inner")
+    files = (".agents/notes.md", ".claude/checkpoints/x", "build/x", "one.tmp", "f")
+    for name in files:
+        (root / "inner" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "inner" / name).write_text(name)
+    workspace = Workspace(root)
+    first = workspace.snapshot()
+    captured = {f"inner/{name}" for name in files if name != "one.tmp"}
+    assert captured == {path for path in workspace.files(first.commit) if path != "a.txt"}
+    assert workspace.snapshot().commit == first.commit
+    (root / "a.txt").write_text("two\n")
+    assert [one.path for one in workspace.restore(first.commit).changes] == ["a.txt"]
+
+
+def test_a_folder_that_became_a_repository_gives_what_it_tracks(root: Path) -> None:
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "lib").mkdir()
+    (root / "lib" / "f").write_text("f")
+    workspace = Workspace(root)
+    workspace.snapshot()
+    make_repository(root / "lib")
+    (root / "lib" / "kept.log").write_text("tracked")
+    git(root / "lib", "add", "-f", "kept.log")
+    assert logs(workspace) == ["lib/kept.log"]
+
+
+@pytest.mark.parametrize("include", ["vendor", "vendor/lib", "vendor/lib/f.o"])
+def test_repositories_in_an_included_folder_give_their_files(root: Path, include: str) -> None:
+    (root / ".gitignore").write_text("vendor/\n*.o\n")
+    make_repository(root / "vendor" / "lib")
+    (root / "vendor" / "plain").write_text("plain")
+    (root / "vendor" / "lib" / "f.o").write_text("f")
+    (root / "vendor" / "lib" / "g").write_text("g")
+    workspace = Workspace(root, limits=Limits(include=(include,)))
+    all_files = ["vendor/lib/f.o", "vendor/lib/g", "vendor/plain"]
+    wanted = [path for path in all_files if f"{path}/".startswith(f"{include}/")]
+    for _ in range(2):
+        files = workspace.files(workspace.snapshot().commit)
+        assert [path for path in files if path.startswith("vendor/")] == wanted
+
+
 # A store from strangers -------------------------------------------------------------------------
 
 

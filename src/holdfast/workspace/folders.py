@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,16 @@ class Folders:
         self._root = basis.store.root
         self._files = files
         self._findings = findings
+        self._looked: dict[str, os.stat_result] = {}
+
+    def new_repositories(self) -> Iterator[str]:
+        """Yield known directories that are repositories and have changed since the last capture."""
+        known: dict[str, list[Any]] = self._basis.note.get("folders", {})
+        for path, (stamp, _) in known.items():
+            looked = self._look(path) if path else None
+            changed = looked is not None and looked.st_mtime_ns != stamp
+            if changed and os.path.lexists(self._root / path / DOT_GIT):
+                yield f"{path}/"
 
     def has_files(self, folder: str) -> bool:
         """Whether a directory holds anything but directories; special files are noted."""
@@ -78,11 +88,10 @@ class Folders:
             folders.setdefault(path, [0, []])
         kept: dict[str, list[Any]] = {}
         looked_at = folders if full else {path: one for path, one in folders.items() if not one[0]}
-        root, started = str(self._root), self._basis.started
+        started = self._basis.started
         for path, (stamp, special) in looked_at.items():
-            reached = self._files.is_real(path.rpartition("/")[0])
-            looked = lstat(f"{root}/{path}") if reached else None
-            if looked is None or not stat.S_ISDIR(looked.st_mode):
+            looked = self._look(path)
+            if looked is None:
                 details.directories.pop(path, None)
                 continue
             if path:
@@ -94,6 +103,15 @@ class Folders:
             for name, reason in special:
                 findings.skipped.setdefault(f"{path}/{name}" if path else name, reason)
         return kept if full else {**folders, **kept}
+
+    def _look(self, path: str) -> os.stat_result | None:
+        """Return what was seen of a directory first; None where there is none, or a link leads to it."""
+        looked = self._looked.get(path)
+        if looked is None and self._files.is_real(path.rpartition("/")[0]):
+            found = lstat(f"{self._root}/{path}")
+            if found is not None and stat.S_ISDIR(found.st_mode):
+                looked = self._looked[path] = found
+        return looked
 
     def _empty_below(self, folder: str) -> set[str]:
         found = set()

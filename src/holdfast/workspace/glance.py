@@ -66,6 +66,20 @@ def _mode(root: str, folder: str) -> int:
         return 0
 
 
+def _is_same_folder(root: str, folder: str, mode: int, stamp: int) -> bool:
+    """Whether a directory has the mode it had, and did not become a repository since ``stamp``."""
+    place = os.path.join(root, folder)
+    try:
+        looked = os.lstat(place)
+    except OSError:
+        return not mode
+    return looked.st_mode == mode and (
+        not folder
+        or looked.st_mtime_ns == stamp
+        or not os.path.lexists(os.path.join(place, ".git"))
+    )
+
+
 def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     """Return what to compare with later, after a capture whose ``note`` is its ``last.json``.
 
@@ -86,7 +100,9 @@ def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     return {
         "watched": [[path, stamp(os.path.join(root, path))] for path in watched],
         "files": {path: stamp(os.path.join(root, path)) for path in looked_at},
-        "folders": {path: _mode(root, path) for path in note.get("folders", ())},
+        "folders": {
+            path: [_mode(root, path), seen] for path, (seen, _) in note.get("folders", {}).items()
+        },
     }
 
 
@@ -99,7 +115,7 @@ def is_unchanged(root: str, known: dict[str, Any] | None) -> bool:
     files = known["files"]
     if any(stamp(os.path.join(root, path)) != before for path, before in files.items()):
         return False
-    if any(_mode(root, path) != before for path, before in known["folders"].items()):
+    if not all(_is_same_folder(root, path, *before) for path, before in known["folders"].items()):
         return False
     if not _is_harmless(root):
         return False

@@ -20,8 +20,8 @@ from holdfast.workspace.environment import DIRTY
 from holdfast.workspace.files import Files
 from holdfast.workspace.findings import Findings
 from holdfast.workspace.folders import DOT_GIT, Folders
-from holdfast.workspace.ignores import excludes_for
-from holdfast.workspace.paths import batches, split, within
+from holdfast.workspace.ignores import excludes_for, ignored_among
+from holdfast.workspace.paths import batches, parents, split, within
 from holdfast.workspace.private_index import PrivateIndex
 from holdfast.workspace.process import Git, finish
 from holdfast.workspace.repository import stamp
@@ -29,6 +29,7 @@ from holdfast.workspace.tracked import Tracked
 
 _OTHERS: Final = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
 _OTHER_FILES: Final = ("ls-files", "-z", "-o", "--exclude-standard")
+_EVERY_FILE: Final = ("ls-files", "-z", "-o")
 
 
 class Scan:
@@ -68,6 +69,8 @@ class Scan:
         findings.consider(self._expand(others))
         findings.consider(self._included())
         findings.consider(self._tracked.absent)
+        for folder in self._folders.new_repositories():
+            self._tracked.add_nested(folder)
         same = same and not findings.touches_rules()
         findings.consider(self._tracked.newly_forced(same=same))
         self._forget_ignored()
@@ -170,27 +173,48 @@ class Scan:
                     nested.append(path)
                 else:
                     yield path
-        for path in nested:
-            yield from self._nested(path)
+        yield from self._not_ignored(
+            path
+            for folder in nested
+            for path in self._nested(folder, "--exclude-per-directory=.gitignore")
+        )
 
-    def _nested(self, folder: str) -> Iterator[str]:
-        """Yield the files of a repository inside of the project, by its own ignore rules."""
+    def _nested(self, folder: str, *rules: str) -> Iterator[str]:
+        """Yield the files of a repository inside of the project, but for those that some rules ignore."""
         home = self._basis.store.home
         inner = Git(home, work_tree=self._root / folder)
         self._tracked.add_nested(folder)
         for path in self._index.listed(
-            *_OTHER_FILES, git=inner, index=home / "no-index", folder=folder
+            *_EVERY_FILE, *rules, git=inner, index=home / "no-index", folder=folder
         ):
             if path.endswith("/"):
-                yield from self._nested(folder + path)
+                yield from self._nested(folder + path, *rules)
             else:
                 yield folder + path
+
+    def _not_ignored(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths that the project's rules do not ignore.
+
+        Git goes by those in a nested repository, once the index knows files of it.
+        """
+        basis, found = self._basis, list(paths)
+        if not found:
+            return []
+        ignored = set(ignored_among(basis.store.git, found, deadline=basis.deadline))
+        return [path for path in found if path not in ignored]
 
     def _included(self) -> Iterator[str]:
         """Yield the files that the settings ask for although a rule ignores them."""
         wanted = [path for path in self._basis.limits.include if (self._root / path).exists()]
-        if wanted:
-            yield from self._index.listed("ls-files", "-z", "-o", "--", *wanted)
+        asked = {self._seen_by_git(path) for path in wanted}
+        for path in self._index.listed(*_EVERY_FILE, "--", *sorted(asked)) if asked else ():
+            found = self._nested(path) if path.endswith("/") else (path,)
+            yield from (one for one in found if within(one, wanted))
+
+    def _seen_by_git(self, path: str) -> str:
+        """Return the repository that a path lies in, if that lies in the project: git sees no further."""
+        above = [one for one in parents(path) if _is_repository(self._root / one)]
+        return above[-1] if above else path
 
     def _forget_ignored(self) -> None:
         """Let go of files that a new rule ignores, unless a repository tracks them."""
