@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.workspace import glance
+from holdfast.workspace.base import Limits
 from holdfast.workspace.glance import is_unchanged, remember
 
 
@@ -141,6 +142,18 @@ def test_a_tracked_file_that_a_rule_ignores_is_seen_coming_back(tmp_path: Path) 
     assert not is_unchanged(str(tmp_path), known)
 
 
+def test_new_files_in_an_included_folder_are_seen(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("out/\n.agents/\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "one").write_text("1")
+    Workspace(tmp_path, limits=Limits(include=("out", "missing.log"))).snapshot()
+    known = remember(str(tmp_path), note(tmp_path))
+    assert is_unchanged(str(tmp_path), known)
+    (tmp_path / "out" / "two").write_text("2")
+    assert not is_unchanged(str(tmp_path), known)
+
+
 def test_within_another_repository_nothing_is_claimed(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     below = tmp_path / "part"
@@ -178,7 +191,7 @@ def test_a_glance_at_a_store_that_somebody_wrote_runs_nothing(project: Path, pla
         git(project, *where, "update-index", "--add", "--cacheinfo", link)
     # Git reads files whose time is not before that of its index.
     os.utime(store / "index", (1, 1))
-    is_unchanged(str(project), {"watched": [], "files": {}, "folders": {}})
+    is_unchanged(str(project), {"watched": [], "files": {}, "folders": {}, "included": []})
     assert not mark.exists()
     # Nor does a capture that takes the index for its own.
     known = note(project)

@@ -3,7 +3,7 @@
 For processes that have a moment only. `remember` writes down what the answer rests on besides the files that
 git looks at: the files of the repository and of the private store that a capture depends on, and those of the
 project that git cannot be asked about, each with what `lstat` says of it. `is_unchanged` compares, and has
-git look at all known files and for unknown ones, both at once. Whatever it cannot tell for certain counts as
+git look at all known files and for unknown ones, all at once. Whatever it cannot tell for certain counts as
 changed; a capture then finds out. Pipes, sockets and devices that come are no change: no capture holds them.
 """
 
@@ -26,8 +26,10 @@ from holdfast.workspace.environment import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container
     from typing import Any
+
+    from holdfast.workspace.details import Details
 
 _STORE = f"{AGENTS_DIR}/workspace.git"
 _OWN = (f"{AGENTS_DIR}/", ".claude/checkpoints/")
@@ -96,13 +98,17 @@ def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     watched = list(_WATCHED)
     if branch := _branch(root):
         watched.append(branch)
-    looked_at = [*note.get("recent", ()), *note.get("forced_absent", ()), *_left_out(note)]
+    details = _details(note)
+    # What the capture could not hold, git lists every time.
+    left_out = (one.path for one in details.skipped)
+    looked_at = [*note.get("recent", ()), *note.get("forced_absent", ()), *left_out]
     return {
         "watched": [[path, stamp(os.path.join(root, path))] for path in watched],
         "files": {path: stamp(os.path.join(root, path)) for path in looked_at},
         "folders": {
             path: [_mode(root, path), seen] for path, (seen, _) in note.get("folders", {}).items()
         },
+        "included": details.included,
     }
 
 
@@ -119,18 +125,18 @@ def is_unchanged(root: str, known: dict[str, Any] | None) -> bool:
         return False
     if not _is_harmless(root):
         return False
-    dirty, others = _ask(
-        root,
-        DIRTY,
-        ("ls-files", "-z", "-o", "--directory", "--exclude-standard"),
+    others = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
+    included = [("ls-files", "-z", "-o", "--", *known["included"])] if known["included"] else []
+    dirty, *listed = _ask(root, DIRTY, others, *included)
+    return dirty == b"" and all(
+        answer is not None and _holds_no_other(answer, files) for answer in listed
     )
-    if dirty is None or others is None or dirty:
-        return False
-    return all(
-        path in files or path.startswith(_OWN)
-        for path in others.decode("utf-8", "surrogateescape").split("\0")
-        if path
-    )
+
+
+def _holds_no_other(answer: bytes, files: Container[str]) -> bool:
+    """Whether git lists nothing but files that were left out, and our own."""
+    paths = answer.decode("utf-8", "surrogateescape").split("\0")
+    return all(path in files or path.startswith(_OWN) for path in paths if path)
 
 
 def _is_harmless(root: str) -> bool:
@@ -145,14 +151,11 @@ def _is_harmless(root: str) -> bool:
     return config in (STORE_CONFIG, STORE_CONFIG_SHA256)
 
 
-def _left_out(note: dict[str, Any]) -> Iterable[str]:
-    """Return what the capture could not hold; git lists it every time."""
+def _details(note: dict[str, Any]) -> Details:
     from holdfast.workspace.details import Details
 
     message = note.get("message")
-    if not isinstance(message, str):
-        return ()
-    return [one.path for one in Details.from_message(message.encode()).skipped]
+    return Details.from_message(message.encode()) if isinstance(message, str) else Details()
 
 
 def _inside_repository(root: str) -> bool:
