@@ -355,6 +355,44 @@ def test_names_that_git_reads_as_more_than_names_are_asked_about_like_others(roo
     assert logs(Workspace(root)) == sorted(names)
 
 
+# A project below the top of its repository ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "dist/\n!packages/*/dist/\n",
+        "dist/\n!/packages/web/dist/\n",
+        "dist/\n!packages/**/dist/\n",
+        "dist/\n!**/web/dist/\n",
+        "dist/\n!pack*/w[a-f]b/dist/\n",
+        "dist/\n!packages/[^a]eb/dist/\n",
+        "dist/\n!p\\ackages/?eb/dist/\n",
+        "dist/\n!packages/\\*/dist/\n",
+        "dist/\n!packages/api/dist/\n",
+        "packages/*/dist/*.js\n",
+        "/packages/*/src\n!/packages/*/src\n",
+        "packages/**/dist/**\n",
+        "**/packages/**/web/**/x.js\n",
+        "/*\n!/packages\n/packages/web/*\n!/packages/web/src\n",
+        "**/" * 60 + "nothing\n" + "**/" * 60 + "dist/x.js\n",
+    ],
+)
+def test_rules_above_a_project_ignore_what_git_ignores_by_them(root: Path, rules: str) -> None:
+    make_repository(root)
+    (root / ".gitignore").write_text(rules)
+    project = root / "packages" / "web"
+    files = ("dist/x.js", "dist/x.css", "src/x.js", "src/dist/x.js", "packages/web/x.js", "x.js")
+    for name in files:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(name)
+    (project / ".agents").mkdir()
+    (project / ".agents" / "holdfast.toml").touch()
+    workspace = Workspace(project)
+    listed = git(project, "ls-files", "-o", "--exclude-standard", "--", *files).split()
+    assert workspace.files(workspace.snapshot().commit) == sorted(listed)
+
+
 # Nested repositories ----------------------------------------------------------------------------
 
 

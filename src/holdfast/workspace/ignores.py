@@ -6,7 +6,10 @@ a larger repository, the rules of the directories above it, rewritten to be read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,8 @@ from holdfast.workspace.repository import Repository
 _STORES: Final = (f"**/{AGENTS_DIR}/{DATABASE}*", f"**/{AGENTS_DIR}/{STORE}/")
 
 _HERE: Final = "./"
+_ANY_DEPTH: Final = "**"
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def excludes_for(root: Path, repository: Repository | None) -> str:
@@ -64,12 +69,42 @@ def _seen_from(below: tuple[str, ...], rules: list[str]) -> Iterator[str]:
     A rule that is tied to its directory keeps its meaning only if it leads into ``below``; others of
     that kind are dropped, so at worst a file too many is captured.
     """
-    prefix = "".join(f"{part}/" for part in below)
     for rule in rules:
         bare = rule.removeprefix("!")
         sign = "!" if bare != rule else ""
-        tied = "/" in bare.rstrip("/") and not bare.startswith("**/")
-        if not tied or not prefix:
+        names = bare.rstrip("/")
+        if "/" not in names or not below:
             yield rule
-        elif bare.removeprefix("/").startswith(prefix):
-            yield f"{sign}/{bare.removeprefix('/').removeprefix(prefix)}"
+            continue
+        for rest in _rests(_parts(names), below):
+            yield f"{sign}/{'/'.join(rest)}{bare[len(names) :]}"
+
+
+def _parts(names: str) -> list[str]:
+    """Return the parts of a rule. Of ``**`` in a row, which mean what one does, one is left."""
+    parts = ["", *names.removeprefix("/").split("/")]
+    return [part for before, part in pairwise(parts) if not before == part == _ANY_DEPTH]
+
+
+def _rests(parts: Sequence[str], below: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield what is left of a rule's parts where it leads through the directories ``below``."""
+    reached = {0}
+    for name in below:
+        # Two stars stand for any number of directories, none too.
+        for place, part in enumerate(parts):
+            if part == _ANY_DEPTH and place in reached:
+                reached.add(place + 1)
+        reached = {
+            place if parts[place] == _ANY_DEPTH else place + 1
+            for place in reached
+            if place < len(parts) and (parts[place] == _ANY_DEPTH or _matches(parts[place], name))
+        }
+    for place in sorted(reached):
+        if place < len(parts):
+            yield parts[place:]
+
+
+def _matches(part: str, name: str) -> bool:
+    """Whether a directory's name is one that a part of a rule stands for."""
+    plain = _ESCAPED.sub(lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], part)
+    return fnmatchcase(name, plain.replace("[^", "[!"))
