@@ -104,6 +104,34 @@ def test_an_edit_of_the_same_size_during_a_capture_is_found_by_the_next(
     assert workspace.read(workspace.snapshot().commit, "a.txt") == b"TWO\n"
 
 
+@pytest.mark.parametrize("then", ["all", "grafted", "told"])
+def test_an_edit_of_the_same_size_and_time_right_after_a_capture_is_found_by_the_next(
+    root: Path, then: str
+) -> None:
+    workspace = Workspace(root)
+    (root / "folder").mkdir()
+    file = root / "folder" / "f"
+
+    def write(content: str) -> None:
+        # As builds do whose results are to be the same whenever they are made.
+        file.write_text(content)
+        os.utime(file, (1, 1))
+
+    write("one")
+    workspace.snapshot()
+    # Most of these come within the same second, and what is saved does not depend on it.
+    for number in range(4):
+        content = f"{number:03}"
+        write(content)
+        if then == "grafted":
+            workspace.snapshot(["folder/f"])
+        saved = workspace.snapshot(["folder"] if then == "told" else None)
+        assert workspace.read(saved.commit, "folder/f") == content.encode()
+        # And without a look at it since.
+        (root / "a.txt").write_text(content)
+        assert workspace.read(workspace.snapshot().commit, "folder/f") == content.encode()
+
+
 def test_a_damaged_index_is_made_anew(root: Path) -> None:
     workspace = Workspace(root)
     first = workspace.snapshot()

@@ -23,6 +23,8 @@ NOTE: Final = "last.json"
 AHEAD: Final = "ahead"
 # In the note: files to be captured although a rule ignores them, which the index lacks so far.
 FORCED_ABSENT: Final = "forced_absent"
+# In the note: files that changed just before the index was made, each with the time of that change.
+RECENT: Final = "changed_lately"
 # What changed within this time may change again without its time stamp telling.
 RACY_NS: Final = 2_000_000_000
 _OBJECT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")

@@ -19,7 +19,7 @@ from typing import Any
 
 from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.base import Limits, Progress, Skipped, Snapshot
-from holdfast.workspace.basis import AHEAD, NOTE, RACY_NS, Basis, made_in, read_cache
+from holdfast.workspace.basis import AHEAD, NOTE, RACY_NS, RECENT, Basis, made_in, read_cache
 from holdfast.workspace.details import Details, learn_defaults
 from holdfast.workspace.files import LINK, Files, git_mode, lstat
 from holdfast.workspace.findings import Findings
@@ -294,11 +294,12 @@ class Capture:
     def _note_permissions(self) -> None:
         """Note the permissions of what was added, and look again at what changed just before.
 
-        Git compares times by the second only. It looks again at contents that could have changed within
-        the second of its last look, but not at permissions.
+        Git compares times by the second only, and would not see them change within the second of its
+        last look.
         """
+        changed_ns: dict[str, int] = self._note.get(RECENT, {})
         looked = dict(self._findings.add)
-        for path in self._note.get("recent", ()):
+        for path in changed_ns:
             if path not in looked and path not in self._findings.drop:
                 again = self._files.lstat(path)
                 if again is not None:
@@ -308,8 +309,15 @@ class Capture:
                 self._details.note_file(path, one.st_mode)
             else:
                 self._details.modes.pop(path, None)
-        recent = self._basis.started - RACY_NS
-        self._note["recent"] = [path for path, one in looked.items() if one.st_ctime_ns > recent]
+        since = self._basis.started - RACY_NS
+        # What was grafted the index has as it was before.
+        read = self._findings.add if self._grafted is None else {}
+        recent = {path: one.st_ctime_ns for path, one in looked.items() if one.st_ctime_ns > since}
+        self._note[RECENT] = recent | {
+            path: seen
+            for path, seen in changed_ns.items()
+            if path in looked and path not in read and looked[path].st_ctime_ns != seen
+        }
 
     def _take_position(self, status: Status | None) -> str | None:
         """Take in where the user's repository stands; return the commit that holds the rest of it."""

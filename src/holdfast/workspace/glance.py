@@ -86,7 +86,7 @@ def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     """Return what to compare with later, after a capture whose ``note`` is its ``last.json``.
 
     None where the answer would rest on more than a glance can see: nested repositories, a repository
-    around the project or elsewhere, empty directories.
+    around the project or elsewhere, empty directories. Nor is there one where something changed since.
     """
     if not note.get("tree") or any(note.get(key) for key in ("ahead", "nested", "tracks_own")):
         return None
@@ -101,10 +101,14 @@ def remember(root: str, note: dict[str, Any]) -> dict[str, Any] | None:
     details = _details(note)
     # What the capture could not hold, git lists every time.
     left_out = (one.path for one in details.skipped)
-    looked_at = [*note.get("recent", ()), *note.get("forced_absent", ()), *left_out]
+    recent = note.get("changed_lately", {})
+    looked_at = [*recent, *note.get("forced_absent", ()), *left_out]
+    files = {path: stamp(os.path.join(root, path)) for path in looked_at}
+    if any(files[path][1:2] != [changed_ns] for path, changed_ns in recent.items()):
+        return None
     return {
         "watched": [[path, stamp(os.path.join(root, path))] for path in watched],
-        "files": {path: stamp(os.path.join(root, path)) for path in looked_at},
+        "files": files,
         "folders": {
             path: [_mode(root, path), seen] for path, (seen, _) in note.get("folders", {}).items()
         },

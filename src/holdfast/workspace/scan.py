@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from holdfast.workspace.basis import FORCED_ABSENT, Basis
+from holdfast.workspace.basis import FORCED_ABSENT, RECENT, Basis
 from holdfast.workspace.details import Details
 from holdfast.workspace.environment import DIRTY
 from holdfast.workspace.files import Files
@@ -62,6 +62,8 @@ class Scan:
         dirty, others, same = self._ask_git()
         findings = self._findings
         findings.consider(dirty, known=True)
+        recent = self._basis.note.get(RECENT, {}).keys()
+        findings.consider(self._changed_unseen(recent - set(dirty)), known=True)
         if swapped := [path for path in dirty if self._files.is_folder(path)]:
             # Git does not look into a directory as long as it knows a file by that name.
             self._index.forget(swapped)
@@ -78,7 +80,9 @@ class Scan:
     def look_at(self, told: Sequence[str]) -> None:
         """Look at told paths alone."""
         self._read_rules()
-        self._findings.consider(self.listed(told), known=True)
+        listed = self.listed(told)
+        self._changed_unseen(self._basis.note.get(RECENT, {}).keys() & listed)
+        self._findings.consider(listed, known=True)
 
     def listed(self, told: Iterable[str]) -> list[str]:
         """Return the files that told paths are or hold, those that are gone too."""
@@ -143,6 +147,22 @@ class Scan:
             finally:
                 others = self._index.answer(other_process, _OTHERS)
         return split(dirty), others, same
+
+    def _changed_unseen(self, recent: Iterable[str]) -> list[str]:
+        """Return files that changed within the second of their last change, and have git read them anew.
+
+        Git compares times by the second. It reads a file again that is as new as its index, but goes by
+        the time of the content, which whoever writes a file may set to any.
+        """
+        changed_ns: dict[str, int] = self._basis.note.get(RECENT, {})
+        unseen = []
+        for path in sorted(recent):
+            looked = self._files.lstat(path)
+            if looked is not None and looked.st_ctime_ns != changed_ns[path]:
+                unseen.append(path)
+        if unseen:
+            self._index.forget(unseen)
+        return unseen
 
     def _may_hide_files(self) -> bool:
         """Whether a directory may hold files that are captured although git does not list them."""
