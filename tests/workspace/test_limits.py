@@ -343,7 +343,9 @@ assert workspace.verify() == []
         )
 
 
-@pytest.mark.parametrize("closed", [{"src": 0o644}, {"src": 0}, {"src/inner": 0}], ids=str)
+@pytest.mark.parametrize(
+    "closed", [{"src": 0o644}, {"src/inner": 0}, {"src/inner": 0, "src": 0}], ids=str
+)
 def test_what_is_in_a_directory_that_was_closed_since_comes_back_too(
     closed: dict[str, int],
 ) -> None:

@@ -15,6 +15,7 @@ from holdfast import SessionManager, Workspace
 from holdfast.errors import WorkspaceRefused
 from holdfast.workspace.base import Limits, Skipped
 from holdfast.workspace.references import References
+from tests.workspace.children import project_of_nobody, run_python
 from tests.workspace.pictures import commit_all, git, make_repository
 
 
@@ -381,6 +382,64 @@ def test_names_that_git_reads_as_more_than_names_are_asked_about_like_others(roo
     (root / "folder").rmdir()
     (root / "folder").symlink_to(root.parent)
     assert logs(Workspace(root)) == sorted(names)
+
+
+# Closed directories -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o200, 0], ids=oct)
+@pytest.mark.parametrize("told", [None, ["src/app"], ["src"]], ids=["all", "file", "folder"])
+def test_what_is_in_a_closed_directory_is_listed_as_skipped_not_taken_for_unchanged(
+    mode: int, told: list[str] | None
+) -> None:
+    with project_of_nobody() as root:
+        run_python(
+            f"""
+source = root / "src"
+source.mkdir()
+(source / "app").write_text("good")
+(root / "a").write_text("a")
+os.utime(source, (1, 1))
+workspace = Workspace(root)
+def saved(told=None):
+    snapshot = workspace.snapshot(told)
+    assert workspace.details(snapshot.commit).empty == []
+    return workspace.files(snapshot.commit), [(one.path, one.reason) for one in snapshot.skipped]
+everything = (["a", "src/app"], [])
+assert saved() == everything
+(source / "app").write_text("ruined")
+source.chmod({mode})
+without = (["a"], [("src", "unreadable")])
+assert saved({told}) == without
+assert saved() == without
+source.chmod(0o755)
+assert saved() == everything
+""",
+            root,
+            unprivileged=True,
+        )
+
+
+def test_what_lies_behind_a_link_into_a_closed_directory_is_gone_not_unreadable() -> None:
+    with project_of_nobody() as root:
+        run_python(
+            """
+(root / "real").mkdir()
+(root / "real" / "f").write_text("f")
+(root / "closed").mkdir()
+workspace = Workspace(root)
+workspace.snapshot()
+(root / "real" / "f").unlink()
+(root / "real").rmdir()
+(root / "real").symlink_to("closed")
+(root / "closed").chmod(0)
+saved = workspace.snapshot()
+assert workspace.files(saved.commit) == ["real"]
+assert [one.path for one in saved.skipped] == ["closed"]
+""",
+            root,
+            unprivileged=True,
+        )
 
 
 # A project below the top of its repository ------------------------------------------------------

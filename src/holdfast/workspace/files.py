@@ -23,6 +23,7 @@ _ABSENT: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
 )
 TOO_LONG: Final = "its path is longer than the system takes"
+UNREADABLE: Final = "unreadable"
 
 
 class Files:
@@ -46,6 +47,16 @@ class Files:
             return error.errno == errno.ENAMETOOLONG
         return False
 
+    def is_out_of_reach(self, path: str) -> bool:
+        """Whether a path cannot be looked at because a directory on the way to it is closed."""
+        try:
+            os.lstat(self._root / path)
+        except PermissionError:
+            return True
+        except OSError:
+            pass
+        return False
+
     def is_real(self, folder: str) -> bool:
         """Whether a directory is one, and is reached through directories alone."""
         known = self._real.get(folder)
@@ -63,6 +74,13 @@ class Files:
         """Whether a path leads to a file that a snapshot knows by another name."""
         return any(map(self._is_link, parents(path)))
 
+    def closed_on_the_way(self, path: str) -> str | None:
+        """Return the directory of the project that keeps a path out of reach, None if none does."""
+        if not self.is_out_of_reach(path) or self.passes_link(path):
+            return None
+        above = [*parents(path)]
+        return next((one for one in reversed(above) if is_closed(self._root / one)), None)
+
     def _is_link(self, folder: str) -> bool:
         known = self._links.get(folder)
         if known is None:
@@ -78,6 +96,11 @@ def lstat(path: Path | str) -> os.stat_result | None:
         if error.errno not in _ABSENT:
             raise
         return None
+
+
+def is_closed(folder: Path) -> bool:
+    """Whether a directory may not be read or not be entered."""
+    return not os.access(folder, os.R_OK | os.X_OK)
 
 
 def is_plain(mode: int) -> bool:

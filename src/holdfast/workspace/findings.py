@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 
 from holdfast.workspace.base import Limits, is_git_name
-from holdfast.workspace.files import TOO_LONG, Files, kind_of
+from holdfast.workspace.files import TOO_LONG, UNREADABLE, Files, kind_of
 from holdfast.workspace.private_store import PrivateStore
 
 
@@ -51,6 +51,8 @@ class Findings:
                 self.skipped[path] = reason
             elif looked is None and self._files.is_too_long(path):
                 self.skipped[path] = TOO_LONG
+            elif looked is None and (closed := self._files.closed_on_the_way(path)):
+                self.skipped[closed] = UNREADABLE
             if known:
                 self.drop.add(path)
 
@@ -95,5 +97,5 @@ class Findings:
         if looked.st_size > self._limits.max_file_bytes:
             return f"larger than {self._limits.max_file_bytes:,} bytes"
         if not os.access(self._store.root / path, os.R_OK):
-            return "unreadable"
+            return UNREADABLE
         return None

@@ -11,12 +11,22 @@ from typing import Any, Final
 
 from holdfast.workspace.basis import RACY_NS, Basis
 from holdfast.workspace.details import Details
-from holdfast.workspace.files import TOO_LONG, Files, is_plain, kind_of, lstat
+from holdfast.workspace.files import (
+    TOO_LONG,
+    UNREADABLE,
+    Files,
+    is_closed,
+    is_plain,
+    kind_of,
+    lstat,
+)
 from holdfast.workspace.findings import Findings
 from holdfast.workspace.ignores import ignored_among
 from holdfast.workspace.paths import folders_of
 
 DOT_GIT: Final = ".git"
+# What lets everybody look into a directory.
+_OPEN: Final = 0o555
 
 
 class Folders:
@@ -54,6 +64,8 @@ class Folders:
                 if looked is None:
                     if self._files.is_too_long(path):
                         self._findings.skipped[path] = TOO_LONG
+                    elif closed := self._files.closed_on_the_way(path):
+                        self._findings.skipped[closed] = UNREADABLE
                     continue
                 if is_plain(looked.st_mode):
                     return True
@@ -91,12 +103,20 @@ class Folders:
         started = self._basis.started
         for path, (stamp, special) in looked_at.items():
             looked = self._look(path)
+            if looked is None and self._files.is_out_of_reach(path):
+                # It may be there: known as it was until somebody opens the way to it.
+                kept[path] = [0, special]
+                continue
             if looked is None:
                 details.directories.pop(path, None)
                 continue
             if path:
                 details.note_directory(path, looked.st_mode)
-            if looked.st_mtime_ns != stamp:
+            # Few are closed to anybody at all.
+            if looked.st_mode & _OPEN != _OPEN and is_closed(self._root / path):
+                findings.skipped[path or "."] = UNREADABLE
+                stamp = 0
+            elif looked.st_mtime_ns != stamp:
                 special = self._special_files(path)
                 stamp = looked.st_mtime_ns if started - looked.st_mtime_ns > RACY_NS else 0
             kept[path] = [stamp, special]
@@ -118,7 +138,8 @@ class Folders:
         for where, names, files in os.walk(self._root / folder, onerror=self._note_unreadable):
             if DOT_GIT in names:
                 names.remove(DOT_GIT)
-            if not names and all(_is_special(Path(where, one)) for one in files):
+            special = (_is_special(Path(where, one)) for one in files)
+            if not names and all(special) and not is_closed(Path(where)):
                 found.add(os.path.relpath(where, self._root))
         return found
 
@@ -133,7 +154,7 @@ class Folders:
     def _note_unreadable(self, error: OSError) -> None:
         path = os.path.relpath(error.filename, self._root)
         if isinstance(error, PermissionError):
-            self._findings.skipped[path] = "unreadable"
+            self._findings.skipped[path] = UNREADABLE
         elif error.errno == errno.ENAMETOOLONG:
             self._findings.skipped[path] = TOO_LONG
 
@@ -146,7 +167,7 @@ class Folders:
                         mode = entry.stat(follow_symlinks=False).st_mode
                         special.append([entry.name, kind_of(mode)])
         except PermissionError:
-            self._findings.skipped[folder] = "unreadable"
+            self._findings.skipped[folder] = UNREADABLE
         except OSError:
             pass
         return special

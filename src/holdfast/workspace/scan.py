@@ -23,12 +23,13 @@ from holdfast.workspace.folders import DOT_GIT, Folders
 from holdfast.workspace.ignores import excludes_for, ignored_among
 from holdfast.workspace.paths import batches, parents, split, within
 from holdfast.workspace.private_index import PrivateIndex
-from holdfast.workspace.process import Git, finish
+from holdfast.workspace.process import Git, finish_heard
 from holdfast.workspace.repository import stamp
 from holdfast.workspace.tracked import Tracked
 
 _OTHERS: Final = ("ls-files", "-z", "-o", "--directory", "--exclude-standard")
 _OTHER_FILES: Final = ("ls-files", "-z", "-o", "--exclude-standard")
+_DENIED: Final = b": Permission denied"
 _EVERY_FILE: Final = ("ls-files", "-z", "-o")
 
 
@@ -137,16 +138,21 @@ class Scan:
         self._tracked.start()
         dirty_process = git.start(*DIRTY, index=path) if self._index.exists() else None
         other_process = git.start(*_OTHERS, index=path)
-        dirty = b""
+        dirty = said = b""
         try:
             same = self._tracked.finish()
         finally:
             try:
                 if dirty_process is not None:
-                    dirty = finish(dirty_process, DIRTY, deadline=deadline)
+                    dirty, said = finish_heard(dirty_process, DIRTY, deadline=deadline)
             finally:
                 others = self._index.answer(other_process, _OTHERS)
-        return split(dirty), others, same
+        return split(dirty) + (self._unseen() if _DENIED in said else []), others, same
+
+    def _unseen(self) -> list[str]:
+        """Return the known files that cannot be seen. Git takes those in closed directories for unchanged."""
+        known = self._index.listed("ls-files", "-z", "-c")
+        return [path for path in known if self._files.lstat(path) is None]
 
     def _changed_unseen(self, recent: Iterable[str]) -> list[str]:
         """Return files that changed within the second of their last change, and have git read them anew.
