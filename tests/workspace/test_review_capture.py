@@ -528,6 +528,43 @@ def test_repositories_in_an_included_folder_give_their_files(root: Path, include
         assert [path for path in files if path.startswith("vendor/")] == wanted
 
 
+def only_head(git_dir: Path) -> None:
+    shutil.rmtree(git_dir)
+    git_dir.mkdir()
+    (git_dir / "HEAD").write_text("ref: refs/heads/main\n")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        only_head,
+        lambda git_dir: (git_dir / "index").write_bytes(b"DIRCgarbage"),
+        lambda git_dir: (git_dir / "config").write_text("[core]\nrepositoryformatversion = 9\n"),
+        lambda git_dir: (git_dir / "config").write_text("[core\n"),
+    ],
+    ids=["only HEAD", "index", "unknown format", "settings"],
+)
+@pytest.mark.parametrize("saved_before", [False, True])
+def test_a_nested_repository_that_git_cannot_read_gives_its_files(
+    root: Path, damage: Callable[[Path], object], saved_before: bool
+) -> None:
+    make_repository(root)
+    (root / ".gitignore").write_text("*.log\n")
+    inner = root / "fixtures" / "repository"
+    make_repository(inner)
+    (inner / "f").write_text("f")
+    (inner / "kept.log").write_text("kept")
+    commit_all(inner)
+    workspace = Workspace(root)
+    files = [".gitignore", "a.txt", "fixtures/repository/f"]
+    if saved_before:
+        files.append("fixtures/repository/kept.log")
+        assert workspace.files(workspace.snapshot().commit) == files
+    damage(inner / ".git")
+    (root / ".gitignore").write_text("*.log\n*.tmp\n")
+    assert workspace.files(workspace.snapshot().commit) == files
+
+
 # A store from strangers -------------------------------------------------------------------------
 
 

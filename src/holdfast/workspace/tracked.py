@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterable
 from typing import Final
 
+from holdfast.errors import WorkspaceUnavailable
 from holdfast.workspace.base import NEVER_CAPTURED
 from holdfast.workspace.basis import FORCED_ABSENT, Basis
 from holdfast.workspace.files import Files
@@ -131,5 +132,12 @@ class Tracked:
             return self._listed
         top = root if root.is_relative_to(repository.top) else repository.top
         prefix = "" if top == root else f"{top.relative_to(root)}/"
-        out = repository.git(disarm=False).run(*_TRACKED, cwd=top, deadline=self._basis.deadline)
+        git = repository.git(disarm=False)
+        try:
+            out = git.run(*_TRACKED, cwd=top, deadline=self._basis.deadline)
+        except WorkspaceUnavailable:
+            if top == root:
+                raise
+            # One inside of the project that git cannot read gives its files like any directory.
+            return [path for path in self.forced if path.startswith(prefix)]
         return [f"{prefix}{path}" for path in split(out)]
