@@ -565,6 +565,28 @@ def test_a_nested_repository_that_git_cannot_read_gives_its_files(
     assert workspace.files(workspace.snapshot().commit) == files
 
 
+# Names of objects -------------------------------------------------------------------------------
+
+
+def test_what_is_staged_in_a_repository_of_another_object_format_does_not_stop_a_save(
+    root: Path,
+) -> None:
+    workspace = Workspace(root)
+    first = workspace.snapshot()
+    make_repository(root, "--object-format=sha256")
+    (root / "b.txt").write_text("staged")
+    git(root, "add", "b.txt")
+    (root / "b.txt").write_text("newer")
+    second = workspace.snapshot()
+    assert workspace.files(second.commit) == ["a.txt", "b.txt"]
+    assert second.git is not None
+    assert second.git.staged == ("b.txt",)
+    workspace.restore(first.commit)
+    workspace.restore(second.commit, move_head=True)
+    assert (root / "b.txt").read_text() == "newer"
+    assert git(root, "show", ":b.txt") == "staged"
+
+
 # A store from strangers -------------------------------------------------------------------------
 
 

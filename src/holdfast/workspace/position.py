@@ -161,7 +161,8 @@ def capture_position(
 ) -> str | None:
     """Take in what HEAD alone does not tell; return its commit, or None when there is nothing.
 
-    Staged contents that exceed a limit stay in the user's repository alone.
+    Staged contents that exceed a limit stay in the user's repository alone, and so do those of one that
+    was made later, with names of another kind than the private store's.
     """
     sparse = (repository.git_dir / "info" / "sparse-checkout").exists()
     notes = list(operation_files(repository.git_dir))
@@ -174,7 +175,8 @@ def capture_position(
     mark = [[str(path), *stamp(repository.git_dir / path)] for path in (*index, *notes)]
     if note.get("position") and note.get("position_mark") == mark:
         return str(note["position"])
-    staged = _of_bearable_size(repository, status.blobs, limits, note, deadline)
+    alike = [blob for blob in status.blobs if len(blob) == store.id_digits()]
+    staged = _of_bearable_size(repository, alike, limits, note, deadline) if alike else []
     git = store.incoming.git
     if staged:
         copy_objects(repository.git(disarm=False), git, staged, deadline=deadline)
@@ -264,7 +266,7 @@ def operation_files(git_dir: Path) -> Iterator[Path]:
 
 def _of_bearable_size(
     source: Repository,
-    names: tuple[str, ...],
+    names: Iterable[str],
     limits: Limits,
     note: dict[str, Any],
     deadline: Deadline,
