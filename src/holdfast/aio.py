@@ -385,7 +385,9 @@ class AsyncSession(AsyncClosing):
     ) -> Any:
         """See `Session.step`; the function and ``reconcile`` may be async.
 
-        A body that is cancelled may have happened or not: it is recorded as unknown.
+        A body that is cancelled may have happened or not: it is recorded as unknown. One that blocks
+        is waited for; a call that was cancelled meanwhile, by a timeout too, is made again to get
+        what it returned.
         """
         call = Call(name, function, args, kwargs, key, policy, reconcile, idempotent)
         return await self._session.open_ledger().run_async(call, self._run)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Awaitable, Callable
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -201,6 +203,135 @@ def test_a_cancellation_while_the_end_is_recorded_waits_for_it(
                 await task
         assert await (await manager.resume_session(session.id)).step("pay", pay) == "paid"
         assert [one.attempts for one in await session.effects()] == [1]
+
+    play(scenario)
+
+
+async def cancel_in(
+    store: Store, method: str, step: Callable[[], Awaitable[Any]], patch: pytest.MonkeyPatch
+) -> None:
+    """Cancel a step while its thread is in a method of the store, which still does its work."""
+    started, release = threading.Event(), threading.Event()
+    work = getattr(store, method)
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        found = work(*args, **kwargs)
+        started.set()
+        assert release.wait(30)
+        return found
+
+    with patch.context() as within:
+        within.setattr(store, method, slowly)
+        task = asyncio.ensure_future(step())
+        await asyncio.to_thread(started.wait, 30)
+        task.cancel()
+        await asyncio.sleep(0)
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+class TestAUseThatIsCancelledIsNotOver:
+    """Its caller got no result: the next call is the same effect again, never a second one."""
+
+    @pytest.mark.parametrize("awaited", [False, True])
+    @pytest.mark.parametrize("idempotent", [False, True])
+    def test_when_its_body_has_ended(
+        self,
+        play: Callable[[Scenario], None],
+        monkeypatch: pytest.MonkeyPatch,
+        awaited: bool,
+        idempotent: bool,
+    ) -> None:
+        calls: list[int] = []
+
+        def pay(order: int) -> str:
+            calls.append(order)
+            return f"receipt {len(calls)}"
+
+        async def pay_awaited(order: int) -> str:
+            return pay(order)
+
+        async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+            async def step() -> str:
+                body: Callable[[int], Any] = pay_awaited if awaited else pay
+                return cast("str", await session.step("pay", body, 7, idempotent=idempotent))
+
+            await session.step("first", lambda: None, idempotent=True)
+            end = "begin_effect" if idempotent else "finish_effect"
+            await cancel_in(manager.store, end, step, monkeypatch)
+            assert await step() == "receipt 1"
+            assert calls == [7]
+            assert await step() == "receipt 2"  # the first use is over now
+
+        play(scenario)
+
+    def test_when_it_was_replayed(
+        self, play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[str] = []
+
+        async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+            def pay() -> str:
+                calls.append("paid")
+                return f"receipt {len(calls)}"
+
+            await session.step("pay", pay)
+            again = await manager.resume_session(session.id)
+            step = functools.partial(again.step, "pay", pay)
+            await cancel_in(manager.store, "begin_effect", step, monkeypatch)
+            assert await step() == "receipt 1"
+            assert calls == ["paid"]
+
+        play(scenario)
+
+    def test_when_it_turned_out_to_have_happened(
+        self, play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[str] = []
+
+        async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+            def pay() -> None:
+                calls.append("tried")
+                raise ValueError("no answer")
+
+            with pytest.raises(ValueError, match="no answer"):
+                await session.step("pay", pay)
+
+            def look(effect: Effect) -> Verdict:
+                return effect.happened("receipt")
+
+            step = functools.partial(session.step, "pay", pay, policy="ask", reconcile=look)
+            await cancel_in(manager.store, "finish_effect", step, monkeypatch)
+            assert await statuses(session) == ["done"]
+            assert await step() == "receipt"
+            assert calls == ["tried"]
+
+        play(scenario)
+
+
+@types.coroutine
+def throw_away(step: Coroutine[Any, Any, Any], begun: asyncio.Event) -> Generator[Any, None, None]:
+    """Run a step until its body has begun, and drop it there, as a loop that is closed does."""
+    while not begun.is_set():
+        waits_for = step.send(None)
+        if not begun.is_set():
+            yield waits_for
+    step.close()
+
+
+def test_a_step_that_is_thrown_away_is_unknown(play: Callable[[Scenario], None]) -> None:
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        begun = asyncio.Event()
+
+        async def pay() -> None:
+            assert not begun.is_set(), "it runs a second time"
+            begun.set()
+            await asyncio.Event().wait()
+
+        await throw_away(session.step("pay", pay), begun)
+        with pytest.raises(EffectUnknown):
+            await session.step("pay", pay)
 
     play(scenario)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -83,10 +84,18 @@ class Question:
 
 
 @dataclass(slots=True, eq=False)
+class Use:
+    """A call until its caller has what it returns, and the effect that it turned out to be."""
+
+    call: Call
+    draft: NewEffect | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Scope:
     """Where steps are counted: a run, or one attempt at a step whose body has steps of its own.
 
-    By key: the next occurrence, and those whose attempt raised and that come again first.
+    By key: the next occurrence, and those whose use raised and that come again first.
     """
 
     inside: bytes = b""
@@ -144,30 +153,31 @@ class Ledger:
             raise InvalidStep(
                 f"step {call.name!r} is async; nothing was run. Use it with holdfast.aio"
             )
-        opened = self.begin(call)
-        while isinstance(opened, Question):
-            try:
+        with self._use(call) as use:
+            opened = self.begin(use)
+            while isinstance(opened, Question):
                 verdict = cast("Reconcile", call.reconcile)(opened.effect)
-            except BaseException:
-                self.leave(opened)
-                raise
-            opened = self.settle(opened, verdict)
-        return opened.value if isinstance(opened, Replayed) else self.perform(opened)
+                opened = self.settle(opened, verdict)
+            return opened.value if isinstance(opened, Replayed) else self.perform(opened)
 
     async def run_async(self, call: Call, run: RunInThread) -> Any:
-        """Run a step whose body may be a coroutine; ``run`` calls in a thread and waits there."""
-        opened = await self._opened(run, self.begin, call)
+        """Run a step whose body may be a coroutine; ``run`` calls in a thread and waits there.
+
+        A caller that is cancelled meanwhile has got no result, whatever is recorded by then.
+        """
+        with self._use(call) as use:
+            return await self._run_async(use, run)
+
+    async def _run_async(self, use: Use, run: RunInThread) -> Any:
+        call = use.call
+        opened = await self._opened(run, self.begin, use)
         while isinstance(opened, Question):
             reconcile = cast("Callable[..., Any]", call.reconcile)
-            try:
-                verdict = (
-                    await reconcile(opened.effect)
-                    if is_async(reconcile)
-                    else await run(reconcile, opened.effect)
-                )
-            except BaseException:
-                self.leave(opened)
-                raise
+            verdict = (
+                await reconcile(opened.effect)
+                if is_async(reconcile)
+                else await run(reconcile, opened.effect)
+            )
             opened = await self._opened(run, self.settle, opened, verdict)
         if isinstance(opened, Replayed):
             return opened.value
@@ -195,45 +205,41 @@ class Ledger:
             for one in opened:
                 if isinstance(one, Attempt):
                     await run(self.fail, one, error, began=False)
-                elif isinstance(one, Question):
-                    self.leave(one)
             raise
         return opened[0]
 
-    # The four moments of a step ---------------------------------------------------------------
-
-    def begin(self, call: Call) -> Replayed | Attempt | Question:
-        """Record a step as started, or find what is recorded of it."""
-        call.check()
-        draft = self._claim(call)
+    @contextmanager
+    def _use(self, call: Call) -> Iterator[Use]:
+        """Make a call one use of its effect. It is over when it returns; if it raises, it is not."""
+        use = Use(call)
         try:
-            return self._begin(draft, call)
+            yield use
         except BaseException:
-            self._release(draft, over=False)
+            self._release(use, over=False)
             raise
+        self._release(use, over=True)
+
+    # The moments of a step ---------------------------------------------------------------
+
+    def begin(self, use: Use) -> Replayed | Attempt | Question:
+        """Record a step as started, or find what is recorded of it."""
+        use.call.check()
+        return self._begin(self._claim(use), use.call)
 
     def settle(self, question: Question, verdict: Verdict | None) -> Replayed | Attempt | Question:
         """Go on as ``reconcile`` said."""
         draft, call, record = question.draft, question.call, question.effect.record
-        try:
-            if verdict is None:
-                self._give_up(record)
-            if not isinstance(verdict, Verdict):
-                raise InvalidStep(
-                    f"reconcile of step {call.name!r} must return effect.happened(result), "
-                    f"effect.did_not_happen() or None, not {type(verdict).__name__}"
-                )
-            if not verdict.happened:
-                return self._replace(record, draft, call)
-        except BaseException:
-            self._release(draft, over=False)
-            raise
+        if verdict is None:
+            self._give_up(record)
+        if not isinstance(verdict, Verdict):
+            raise InvalidStep(
+                f"reconcile of step {call.name!r} must return effect.happened(result), "
+                f"effect.did_not_happen() or None, not {type(verdict).__name__}"
+            )
+        if not verdict.happened:
+            return self._replace(record, draft, call)
         found = replace(draft, attempt_id=record.attempt_id)
         return Replayed(self.succeed(self._attempt(found, call, recorded=True), verdict.result))
-
-    def leave(self, question: Question) -> None:
-        """Nobody answered: the step stands as it is recorded."""
-        self._release(question.draft, over=False)
 
     def perform(self, attempt: Attempt) -> Any:
         """Run a body that is no coroutine, and record how it ended."""
@@ -259,30 +265,19 @@ class Ledger:
     def succeed(self, attempt: Attempt, result: Any) -> Any:
         """Record what a body returned, and return it as a replay will."""
         try:
-            try:
-                outcome = _encoded(result, self._screen)
-            except StateNotSerializable as error:
-                reason = f"{error.path.removeprefix('$.')}: {error.reason}"
-                lost = EffectOutcome(
-                    "done",
-                    error=self._screened({"type": "ResultNotStorable", "message": reason}),
-                )
-                self._finish(attempt, lost)
-                self._remember(attempt.draft)
-                raise ResultNotStorable(without_result(shown(attempt.draft), reason)) from None
-            other = self._finish(attempt, outcome)
-            value = result
-            if other is not None:
-                value = self._recorded_result(other)
-            elif not is_plain(result):
-                value = self._as_stored(result, outcome)
-        except BaseException:
-            self._release(attempt.draft, over=False)
-            raise
-        self._release(attempt.draft, over=True)
-        if attempt.call.key is not None:
-            self._remember(attempt.draft)
-        return value
+            outcome = _encoded(result, self._screen)
+        except StateNotSerializable as error:
+            reason = f"{error.path.removeprefix('$.')}: {error.reason}"
+            lost = EffectOutcome(
+                "done",
+                error=self._screened({"type": "ResultNotStorable", "message": reason}),
+            )
+            self._finish(attempt, lost)
+            raise ResultNotStorable(without_result(shown(attempt.draft), reason)) from None
+        other = self._finish(attempt, outcome)
+        if other is not None:
+            return self._recorded_result(other)
+        return result if is_plain(result) else self._as_stored(result, outcome)
 
     def fail(self, attempt: Attempt, error: BaseException, *, began: bool = True) -> None:
         """Record what a body raised. One that was cut short may have happened: it is unknown."""
@@ -295,8 +290,6 @@ class Ledger:
                 )
         except HoldfastError as second:
             error.add_note(f"how the step {attempt.call.name!r} ended was not recorded: {second}")
-        finally:
-            self._release(attempt.draft, over=False)
 
     # Inside ----------------------------------------------------------------------------------
 
@@ -310,8 +303,9 @@ class Ledger:
         """Return a result in the form that a replay gives it, with what the screen took out."""
         return _as_stored(outcome if self._screen is None else _encoded(result))
 
-    def _claim(self, call: Call) -> NewEffect:
+    def _claim(self, use: Use) -> NewEffect:
         """Decide which effect a call is, and keep others in this run from being the same."""
+        call = use.call
         digest = fingerprint(call, self._screen)
         fence = self._fence()
         around = _AROUND.get()
@@ -333,11 +327,17 @@ class Ledger:
                     occurrence += 1
                 scope.next[key] = occurrence + 1
             self._running[key, occurrence] = scope
-        return NewEffect(
-            self._session_id, key, occurrence, call.name, digest, new_id(), fence=fence
-        )
+            use.draft = draft = NewEffect(
+                self._session_id, key, occurrence, call.name, digest, new_id(), fence=fence
+            )
+        return draft
 
-    def _release(self, draft: NewEffect, *, over: bool) -> None:
+    def _release(self, use: Use, *, over: bool) -> None:
+        draft = use.draft
+        if draft is None:
+            return  # it was not begun
+        if not over or use.call.key is not None:
+            self._remember(draft)
         with self._lock:
             scope = self._running.pop((draft.key, draft.occurrence))
             if not over and draft.key in scope.next:
@@ -390,9 +390,7 @@ class Ledger:
     ) -> Replayed | Attempt | Question:
         """Go on from what is recorded, which is not this attempt."""
         if record.status == "done":
-            value = self._recorded_result(record)
-            self._release(draft, over=True)
-            return Replayed(value)
+            return Replayed(self._recorded_result(record))
         if call.idempotent:
             return self._attempt(replace(draft, instead_of=record.attempt_id), call, recorded=False)
         if call.policy == "retry" or (record.error or {}).get("began") is False:
