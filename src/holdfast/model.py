@@ -44,10 +44,10 @@ TYPE_OF_CLASS: Final[Mapping[str, CheckpointType]] = {
     "failure": "failure",
 }
 
-# Completed is final: continue such a session by forking it.
+# Completed is final: continue such a session by forking it. Pausing again changes reason and time.
 SESSION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = {
     "active": frozenset({"paused", "interrupted", "completed", "failed", "stopped"}),
-    "paused": frozenset({"active", "completed", "failed", "stopped"}),
+    "paused": frozenset({"paused", "active", "completed", "failed", "stopped"}),
     "interrupted": frozenset({"active", "completed", "failed", "stopped"}),
     "failed": frozenset({"active"}),
     "stopped": frozenset({"active"}),

@@ -167,6 +167,80 @@ with session.autosave(lambda: dict(state)) as saver:
         assert session.status == "paused"
 
 
+def test_a_program_pauses_its_session_when_it_is_interrupted(
+    run_agent: RunAgent, project: Path, database: Path
+) -> None:
+    agent = run_agent(
+        """
+with session.autosave(lambda: dict(state)):
+    state["n"] = 1
+    try:
+        say("ready")
+        wait()
+    except KeyboardInterrupt:
+        session.pause("the user has to approve")
+        say(session.is_held)
+        sys.exit(4)
+"""
+    )
+    agent.expect("ready")
+    agent.signal(signal.SIGINT)
+    assert agent.end() == (4, ["False"], "")
+    with reopened(project, database) as session:
+        assert session.latest_checkpoint().state == {"n": 1}
+        assert (session.status, session.record.pause_reason) == (
+            "paused",
+            "the user has to approve",
+        )
+        assert session.record.lease_owner is None
+
+
+def test_an_interrupt_that_goes_on_from_a_session_given_back_is_no_failure(
+    run_agent: RunAgent, project: Path, database: Path
+) -> None:
+    agent = run_agent(
+        """
+try:
+    with session.autosave(lambda: dict(state)):
+        try:
+            say("ready")
+            wait()
+        finally:
+            session.pause("lunch")
+except KeyboardInterrupt:
+    sys.exit(4)
+"""
+    )
+    agent.expect("ready")
+    agent.signal(signal.SIGINT)
+    assert agent.end() == (4, [], "")
+    with reopened(project, database) as session:
+        assert (session.status, session.record.pause_reason) == ("paused", "lunch")
+        assert [one.level for one in session.logs()] == ["info"] * len(session.logs())
+
+
+def test_a_save_by_hand_after_the_signal_makes_the_session_active(
+    run_agent: RunAgent, project: Path, database: Path
+) -> None:
+    agent = run_agent(
+        """
+with session.autosave(lambda: dict(state)):
+    try:
+        say("ready")
+        wait()
+    except KeyboardInterrupt:
+        say(session.refresh().status)
+    session.save_checkpoint("by hand", state=state)
+    say(session.refresh().status)
+"""
+    )
+    agent.expect("ready")
+    agent.signal(signal.SIGINT)
+    assert agent.end() == (0, ["paused", "active"], "")
+    with reopened(project, database) as session:
+        assert session.status == "active"
+
+
 def test_a_signal_during_a_save_of_the_program_itself_waits_for_it(
     run_agent: RunAgent, project: Path, database: Path
 ) -> None:

@@ -77,6 +77,38 @@ def test_only_an_active_session_is_paused_and_only_until_a_known_moment(
     assert session.list_checkpoints() == []
 
 
+def test_pausing_again_changes_reason_and_time(manager: SessionManager) -> None:
+    session = manager.create_session("a")
+    session.pause("approval")
+    until = datetime.now(UTC) + timedelta(days=1)
+    manager.hold_session(session.id).pause("holidays", until=until)
+    record = manager.get_session(session.id).record
+    assert (record.status, record.pause_reason, record.paused_until) == (
+        "paused",
+        "holidays",
+        until,
+    )
+    assert record.lease_owner is None
+
+
+def test_a_save_for_a_session_that_somebody_paused_leaves_it_paused(
+    manager: SessionManager,
+) -> None:
+    session = manager.create_session("a")
+    session.pause("approval")
+    held = manager.hold_session(session.id)
+    held.save_checkpoint("by hand", state={"n": 1})
+    assert manager.get_session(session.id).status == "paused"
+
+
+def test_a_pause_that_is_refused_stores_nothing(manager: SessionManager) -> None:
+    session = manager.create_session("a")
+    session.fail("no way")
+    with pytest.raises(IllegalTransition, match="is failed, not active or paused"):
+        session.pause()
+    assert session.list_checkpoints() == []
+
+
 def test_a_session_that_is_paused_until_later_is_resumed_by_name_only(
     manager: SessionManager,
 ) -> None:

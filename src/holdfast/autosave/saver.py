@@ -74,15 +74,16 @@ class Target(Reported, Protocol[S_co]):
         ...
 
     def save(self, state: Mapping[str, Any], metadata: Mapping[str, Any]) -> S_co:
-        """Store an automatic checkpoint."""
+        """Store an automatic checkpoint. One that `pause` has paused is active again."""
         ...
 
-    def pause(self, reason: str) -> bool:
-        """Mark the session as paused; false when its status does not allow that."""
+    @property
+    def paused_by(self) -> str | None:
+        """For what `pause` has paused the session, if nothing was saved since."""
         ...
 
-    def unpause(self) -> None:
-        """Mark the session as active again."""
+    def pause(self, reason: str) -> None:
+        """Mark the session as paused, if it is active."""
         ...
 
     def release(self) -> None:
@@ -154,7 +155,6 @@ class Autosave(Generic[S]):
         self._last_error: BaseException | None = None
         self._last_checkpoint: S | None = None
         self._owed: Mapping[str, Any] | None = None
-        self._paused: str | None = None
         self._asking = False
 
     # The block -------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Autosave(Generic[S]):
 
         A save that fails is reported and does not raise.
         """
-        self._stop({"event": "exit"}, pause=self._paused)
+        self._stop({"event": "exit"}, pause=self._target.paused_by)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -198,7 +198,7 @@ class Autosave(Generic[S]):
             return
         interrupted = "SIGINT" if isinstance(exc, KeyboardInterrupt) else None
         metadata = {"event": "exit", "error": type(exc).__qualname__}
-        self._stop(metadata, pause=self._paused or interrupted)
+        self._stop(metadata, pause=self._target.paused_by or interrupted)
 
     def _stop(self, metadata: Mapping[str, Any], *, pause: str | None) -> None:
         if not self.is_running:
@@ -337,7 +337,7 @@ class Autosave(Generic[S]):
                     self._save(self._owed or {"event": "interval"})
                 continue
             request.result = self._save(request.metadata, always=request.always)
-            if request.pause is not None and not isinstance(self._last_error, OUT_OF_REACH):
+            if request.pause is not None:
                 self._pause(request.pause)
             request.done.put(None)
             if request.last:
@@ -354,10 +354,6 @@ class Autosave(Generic[S]):
                 return None
             if not (always or self._owed is not None or self._target.differs(state)):
                 return None
-            if self._paused is not None:
-                # Whoever works on was not ended by the signal after all.
-                self._target.unpause()
-                self._paused = None
             saved = self._target.save(state, metadata)
         except BaseException as error:
             self._owed = metadata
@@ -379,9 +375,10 @@ class Autosave(Generic[S]):
         return state
 
     def _pause(self, reason: str) -> None:
+        if self._target.is_final or isinstance(self._last_error, OUT_OF_REACH):
+            return
         try:
-            if self._target.pause(reason):
-                self._paused = reason
+            self._target.pause(reason)
         except BaseException as error:
             self._failed(error, reason)
 

@@ -68,28 +68,15 @@ class AutosavedSession(Target[Checkpoint]):
         self._known_seq = saved.seq
         return saved
 
-    def pause(self, reason: str) -> bool:
-        return self._move("active", "paused", f"paused by {reason}", reason)
+    @property
+    def paused_by(self) -> str | None:
+        return self._session._paused_by
 
-    def unpause(self) -> None:
-        self._move("paused", "active", "goes on after a pause")
+    def pause(self, reason: str) -> None:
+        self._session._pause_by(reason)
 
     def release(self) -> None:
         self._session.close()
-
-    def _move(self, before: str, after: str, message: str, reason: str | None = None) -> bool:
-        try:
-            self._store.update_session(
-                self.id,
-                status=after,
-                expected=[before],
-                pause_reason=reason,
-                fence=self._session._fence(),
-            )
-        except IllegalTransition:
-            return False
-        self._session.refresh().log("info", message)
-        return True
 
     def storable(self, text: str) -> str:
         return self._session.redaction.text(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -34,6 +34,7 @@ from holdfast.redaction import Redaction
 from holdfast.retention import Policy
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores.base import Store
+from holdfast.stores.rules import refuse_change
 
 TASK_BYTES: Final = 64 * 1024
 
@@ -74,6 +75,7 @@ class HeldSession:
             weakref.finalize(self, hold.abandon).atexit = False
         self._fence = functools.partial(_fence, hold, record.id)
         self._paused_for: timedelta | None = None
+        self._paused_by: str | None = None
         self._notices: list[str] = []
 
     # What it is --------------------------------------------------------------------------
@@ -221,18 +223,41 @@ class HeldSession:
         self,
         status: SessionStatus,
         *,
+        expected: Collection[str] | None = None,
         pause_reason: str | None = None,
         paused_until: datetime | None = None,
     ) -> None:
-        allowed = [old for old, new in SESSION_TRANSITIONS.items() if status in new]
         self._record = self._store.update_session(
             self.id,
             status=status,
-            expected=allowed,
+            expected=_leading_to(status) if expected is None else expected,
             pause_reason=pause_reason and self._around.redaction.text(pause_reason),
             paused_until=paused_until,
             fence=self._fence(),
         )
+        self._paused_by = None
+
+    def _check_move_to(self, status: SessionStatus) -> None:
+        """Refuse a step that leads nowhere before anything is stored for it."""
+        self._check_open()
+        before = _leading_to(status)
+        refuse_change(self.id, self.status, 0, status=status, expected=before, fence=None)
+
+    def _pause_by(self, signal: str) -> None:
+        """Mark an active session as paused by a signal. It stays held, for a program that survives it."""
+        with suppress(IllegalTransition):
+            self._move_to("paused", expected=["active"], pause_reason=signal)
+            self._paused_by = signal
+            self.log("info", f"paused by {signal}")
+
+    def _work_on(self) -> None:
+        """Make a session that a signal has paused active again: its program has survived."""
+        if self._paused_by is None:
+            return
+        with suppress(IllegalTransition):
+            self._move_to("active", expected=["paused"])
+            self.log("info", "goes on after a pause")
+        self._paused_by = None
 
     # Logs --------------------------------------------------------------------------------
 
@@ -261,6 +286,10 @@ class HeldSession:
     ) -> list[LogRecord]:
         """Return log lines in the order of the calls."""
         return self._store.list_logs(self.id, level=level, limit=limit, offset=offset)
+
+
+def _leading_to(status: SessionStatus) -> list[str]:
+    return [old for old, new in SESSION_TRANSITIONS.items() if status in new]
 
 
 def _fence(hold: Hold | None, session_id: str) -> int:

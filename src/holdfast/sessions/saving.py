@@ -201,6 +201,7 @@ class SavingSession(ReadingSession):
         return Checkpoint.of(record, self._store)
 
     def _put(self, draft: NewCheckpoint, captured: Captured) -> PutResult:
+        self._work_on()
         try:
             return self._store.put(draft)
         except PackMissing:

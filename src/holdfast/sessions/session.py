@@ -366,13 +366,14 @@ class Session(SteppingSession):
         """Save a checkpoint, mark the session as paused and give it back; work stops here.
 
         ``state`` is by default what was last saved or loaded; within an `autosave`, what is unsaved is
-        saved first. ``reason`` and ``until`` are for whoever
-        looks: a session that is paused until later is not picked by `SessionManager.resume_session`
-        unless it is named. From now on this object raises `SessionPaused`; resuming the session, in
+        saved first. ``reason`` and ``until`` are for whoever looks: a session that is paused until
+        later is not picked by `SessionManager.resume_session` unless it is named. One that is paused
+        already, by a signal within an `autosave` for instance, has these from now on. From now on this object raises `SessionPaused`; resuming the session, in
         whatever process, goes on from the checkpoint and tells how long it was paused.
         """
         if until is not None:
             as_utc(until, "until")
+        self._check_move_to("paused")
         if state is None:
             self._flush()
         saved = self.save_checkpoint(
