@@ -232,6 +232,19 @@ def test_saving_again_with_the_same_id_stores_nothing_twice(session: Session) ->
     assert len(session.list_checkpoints()) == 1
 
 
+def test_saving_an_outline_again_with_the_same_id_stores_nothing_twice(session: Session) -> None:
+    lines = [f"line {number} {'x' * 50}" for number in range(500)]
+    session.save_checkpoint(state={"log": lines})
+    outline = session.outline()
+    state = {"log": outline["log"].plus(["more"])}
+    identity = new_id()
+    one = session.save_checkpoint("n", state=state, checkpoint_id=identity)
+    assert session.save_checkpoint("n", state=state, checkpoint_id=identity) == one
+    assert one.state == {"log": [*lines, "more"]}
+    with pytest.raises(CheckpointExists, match="another name or state"):
+        session.save_checkpoint("n", state=outline, checkpoint_id=identity)
+
+
 @pytest.mark.row("S1-07", "S1-49")
 def test_completed_tasks_are_never_lost(session: Session, reopen: Reopen) -> None:
     def tasks(*pairs: tuple[str, str]) -> dict[str, Any]:

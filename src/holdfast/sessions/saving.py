@@ -34,6 +34,7 @@ from holdfast.sessions.reading import ReadingSession
 from holdfast.sessions.tasks import CARRIED, carried_tasks, completed_tasks
 from holdfast.state.codec import dump_document
 from holdfast.state.documented import tasks_in, validate_documented
+from holdfast.state.stored import read_stored_lists
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store
 from holdfast.workspace.base import Progress
@@ -264,7 +265,7 @@ class SavingSession(ReadingSession):
     def _check_retry(self, stored: CheckpointRecord, name: str, state: dict[str, Any]) -> None:
         """Accept a repeated save and refuse another one under the same id."""
         before = Content(self._store, stored.id).read().state
-        state = dict(self._around.redaction.document(state) or {})
+        state = dict(self._around.redaction.document(read_stored_lists(state)) or {})
         if stored.name != name or dump_document(before, "$") != dump_document(state, "$"):
             raise CheckpointExists(
                 f"the id {stored.id} is taken by checkpoint {stored.name!r} with another name or "
