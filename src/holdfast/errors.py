@@ -87,6 +87,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── EffectUnknown
     │   ├── EffectFailed
     │   ├── EffectMismatch
+    │   ├── EffectUnrecognised
     │   ├── EffectRunning
     │   ├── EffectSuperseded
     │   └── ResultNotStorable
@@ -690,6 +691,12 @@ class EffectMismatch(EffectError):
     """The key of the step is recorded with other arguments. Nothing was run."""
 
     code = "effect_mismatch"
+
+
+class EffectUnrecognised(EffectError):
+    """A step may be recorded already, with secrets taken out by another redaction key. Nothing was run."""
+
+    code = "effect_unrecognised"
 
 
 class EffectRunning(EffectError):

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast import SessionManager
-from holdfast.errors import EffectFailed, InvalidConfiguration
+from holdfast.errors import (
+    EffectFailed,
+    EffectMismatch,
+    EffectUnrecognised,
+    InvalidConfiguration,
+)
 from holdfast.model import Payload
 from holdfast.redaction import Placeholder, Redactor, placeholders_in
 from holdfast.redaction.keys import FILE_NAME
@@ -226,6 +231,66 @@ def test_steps_are_replayed_with_their_secrets_and_found_again(
     with pytest.raises(EffectFailed) as caught:
         again.step("fails", fail, token, key="k")
     assert token not in str(caught.value)
+
+
+class TestStepsAndAnotherKey:
+    """Whether a step with a secret is one that is recorded, only the key of its placeholders tells."""
+
+    token = corpus.TOKENS["github-token"][0](Random(5))
+    other = Redactor(b"another key")
+
+    def pay(self, token: str, order: int) -> str:
+        self.orders.append(order)
+        return f"receipt {order}"
+
+    @pytest.fixture(autouse=True)
+    def _nothing_paid(self) -> None:
+        self.orders: list[int] = []
+
+    def test_a_step_that_may_be_recorded_is_not_run(self, opened: Open) -> None:
+        session = opened(redact=True).create_session("payer")
+        session.step("pay", self.pay, self.token, 7)
+        session.close()
+        elsewhere = opened(redact=self.other).resume_session(session.id)
+        for idempotent in (False, True):
+            with pytest.raises(EffectUnrecognised, match="HOLDFAST_REDACTION_KEY"):
+                elsewhere.step("pay", self.pay, self.token, 7, idempotent=idempotent)
+        assert self.orders == [7]
+        assert len(elsewhere.effects()) == 1
+
+    def test_what_cannot_be_recorded_runs(self, opened: Open) -> None:
+        session = opened(redact=True).create_session("payer")
+        session.step("pay", self.pay, self.token, 7)
+        session.close()
+        elsewhere = opened(redact=self.other).resume_session(session.id)
+        elsewhere.step("refund", self.pay, self.token, 1)
+        elsewhere.step("pay", self.pay, "no secret", 2)
+        elsewhere.step("pay", self.pay, self.token, 8, key="order-8")
+        elsewhere.close()
+        back = opened(redact=True).resume_session(session.id)
+        back.step("pay", self.pay, self.token, 7)
+        back.step("pay", self.pay, self.token, 9)
+        assert self.orders == [7, 1, 2, 8, 9]
+
+    def test_a_key_of_the_step_is_not_taken_for_other_arguments(self, opened: Open) -> None:
+        session = opened(redact=True).create_session("payer")
+        session.step("pay", self.pay, self.token, 7, key="order-7")
+        session.close()
+        elsewhere = opened(redact=self.other).resume_session(session.id)
+        with pytest.raises(EffectUnrecognised, match="HOLDFAST_REDACTION_KEY"):
+            elsewhere.step("pay", self.pay, self.token, 7, key="order-7")
+        with pytest.raises(EffectMismatch):
+            elsewhere.step("pay", self.pay, "no secret", 7, key="order-7")
+        assert self.orders == [7]
+
+    def test_a_placeholder_is_the_same_argument_everywhere(self, opened: Open) -> None:
+        session = opened(redact=True).create_session("payer")
+        session.save_checkpoint(state={"token": self.token})
+        session.step("pay", self.pay, self.token, 7)
+        session.close()
+        elsewhere = opened(redact=self.other, rehydrate=False).resume_session(session.id)
+        assert elsewhere.step("pay", self.pay, elsewhere.state["token"], 7) == "receipt 7"
+        assert self.orders == [7]
 
 
 def test_a_repeated_save_with_the_same_id_is_accepted(opened: Open) -> None:

@@ -18,6 +18,7 @@ from holdfast.crypto import KeyRing
 from holdfast.crypto.envelope import Envelopes, as_text, from_text
 from holdfast.crypto.keys import keys_from
 from holdfast.errors import IntegrityError, SealBroken
+from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, EffectOutcome, EffectQuery, NewEffect
 from holdfast.state.codec import dump_document, load_document
 from holdfast.state.document import SEALED_START
@@ -376,3 +377,20 @@ def test_no_two_places_are_alike() -> None:
     for place in (("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), ("ab", "c", "")):
         with pytest.raises(SealBroken):
             sealing.open(sealed, "state", *place)
+
+
+def test_the_digest_of_arguments_is_hidden_with_and_without_the_mark_of_a_key(
+    sealed: SealedStore,
+) -> None:
+    owner = sealed.create_session(session())
+    digest = digest_of(b"arguments")
+    for key, mark in (("plain", b""), ("marked", b"12345678")):
+        draft = NewEffect(owner.id, key, 0, "charge", digest + mark, new_id())
+        assert sealed.begin_effect(draft).fingerprint == digest + mark
+        [stored] = (
+            one
+            for one in sealed.inner.list_effects(EffectQuery(owner.id))
+            if one.attempt_id == draft.attempt_id
+        )
+        assert digest[1:] not in stored.fingerprint
+        assert stored.fingerprint.endswith(mark)

@@ -15,7 +15,7 @@ from holdfast.effects.effect import Effect, Verdict
 from holdfast.errors import ArgumentsNotFingerprintable, InvalidStep, StateNotSerializable
 from holdfast.ids import NAME_BYTES, check_text
 from holdfast.state.plain import is_plain
-from holdfast.state.refs import SHA256
+from holdfast.state.refs import DIGEST_BYTES, SHA256
 from holdfast.state.screen import Screen
 from holdfast.state.tags import tagged
 
@@ -75,7 +75,8 @@ class Declaration:
 def fingerprint(call: Call, screen: Screen | None = None) -> bytes:
     """Return the digest of a step's name and arguments; empty if they have none but there is a key.
 
-    Of what a screen takes out it is no digest, which others could try guesses against.
+    Of what a screen takes out it is no digest, which others could try guesses against. What stands in
+    its place depends on the screen's key, whose mark then follows the digest.
     """
     function, args, kwargs = call.function, call.args, dict(call.kwargs)
     while isinstance(function, functools.partial):
@@ -83,12 +84,22 @@ def fingerprint(call: Call, screen: Screen | None = None) -> bytes:
         function = function.func
     document = {"name": call.name, "args": list(args), "kwargs": kwargs}
     try:
-        text = _canonical(document, screen)
+        text, mark = _canonical(document, screen)
     except StateNotSerializable as error:
         if call.key is not None:
             return b""
         raise ArgumentsNotFingerprintable(call.name, error.path, error.reason) from None
-    return SHA256 + hashlib.sha256(text).digest()
+    return SHA256 + hashlib.sha256(text).digest() + mark
+
+
+def key_mark(fingerprint: bytes) -> bytes:
+    """Return the mark of the key that a fingerprint depends on; empty if it depends on none."""
+    return fingerprint[DIGEST_BYTES:]
+
+
+def without_mark(fingerprint: bytes) -> bytes:
+    """Return the digest alone."""
+    return fingerprint[:DIGEST_BYTES]
 
 
 def is_async(function: object) -> bool:
@@ -112,14 +123,17 @@ def takes_key(function: Callable[..., Any]) -> bool:
         return False  # written in C, and does not say
 
 
-def _canonical(document: dict[str, Any], screen: Screen | None) -> bytes:
-    """Return one text for equal arguments, whatever the order of their keys."""
+def _canonical(document: dict[str, Any], screen: Screen | None) -> tuple[bytes, bytes]:
+    """Return one text for equal arguments, whatever the order of their keys, and its key's mark."""
     if is_plain(document):
         try:
-            shown = document if screen is None else screen.value(document)
-            return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
+            return _screened(document, screen)
         except TypeError:
             pass  # the walk below says what and where
-    plain = tagged(document, "$")
-    plain = plain if screen is None else screen.value(plain)
-    return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+    return _screened(tagged(document, "$"), screen)
+
+
+def _screened(document: Any, screen: Screen | None) -> tuple[bytes, bytes]:
+    shown = document if screen is None else screen.value(document)
+    mark = b"" if screen is None or shown is document else screen.key_mark
+    return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS), mark

@@ -13,7 +13,16 @@ from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import orjson
 
-from holdfast.effects.call import KEY_PARAMETER, Call, Reconcile, fingerprint, is_async, takes_key
+from holdfast.effects.call import (
+    KEY_PARAMETER,
+    Call,
+    Reconcile,
+    fingerprint,
+    is_async,
+    key_mark,
+    takes_key,
+    without_mark,
+)
 from holdfast.effects.effect import (
     RESULT,
     Effect,
@@ -29,6 +38,7 @@ from holdfast.errors import (
     EffectMismatch,
     EffectRunning,
     EffectSuperseded,
+    EffectUnrecognised,
     HoldfastError,
     InvalidStep,
     ResultNotStorable,
@@ -104,6 +114,7 @@ class Scope:
 
     def key_for(self, call: Call, digest: bytes) -> str:
         """Return what a step without a key of its own is called here."""
+        digest = without_mark(digest)
         if self.inside:
             digest = b" " + hashlib.sha256(self.inside + digest).digest()
         return f"{call.name}#{digest[1:].hex()[:_KEY_DIGITS]}"
@@ -135,6 +146,7 @@ class Ledger:
         self._run = Scope()
         self._running: dict[tuple[str, int], Scope] = {}
         self._recorded: set[tuple[str, int]] | None = None
+        self._key_marks: dict[str, set[bytes]] = {}
 
     def restart(self) -> None:
         """Count from the first again: what comes now repeats what was recorded."""
@@ -307,6 +319,8 @@ class Ledger:
         """Decide which effect a call is, and keep others in this run from being the same."""
         call = use.call
         digest = fingerprint(call, self._screen)
+        if call.key is None and key_mark(digest):
+            self._check_key_mark(call.name, key_mark(digest))
         fence = self._fence()
         around = _AROUND.get()
         with self._lock:
@@ -362,7 +376,10 @@ class Ledger:
             record = self._store.begin_effect(draft)
             if record.attempt_id == draft.attempt_id:
                 return self._attempt(draft, call, recorded=True)
-        if record.fingerprint and draft.fingerprint and record.fingerprint != draft.fingerprint:
+        found, given = record.fingerprint, draft.fingerprint
+        if found and given and without_mark(found) != without_mark(given):
+            if b"" != key_mark(found) != key_mark(given) != b"":
+                raise _unrecognised(f"the key {draft.key!r} is recorded for step {record.name!r}")
             raise EffectMismatch(
                 f"the key {draft.key!r} is recorded for step {record.name!r} with other arguments; "
                 f"nothing was run. A key names one effect: give this one a key of its own"
@@ -370,15 +387,31 @@ class Ledger:
         return self._meet(record, draft, call)
 
     def _find(self, draft: NewEffect) -> EffectRecord | None:
-        place = (draft.key, draft.occurrence)
-        recorded = self._recorded
-        if recorded is None:
-            known = self._store.list_effects(EffectQuery(self._session_id))
-            self._recorded = recorded = {(one.key, one.occurrence) for one in known}
-        if place not in recorded:
+        if (draft.key, draft.occurrence) not in self._known():
             return None
         query = EffectQuery(self._session_id, key=draft.key, occurrence=draft.occurrence)
         return next(iter(self._store.list_effects(query)), None)
+
+    def _check_key_mark(self, name: str, mark: bytes) -> None:
+        """Refuse a step that may be recorded under a name that another key has given it."""
+        self._known()
+        if self._key_marks.get(name, set()) - {mark}:
+            raise _unrecognised(f"steps called {name!r} are recorded")
+
+    def _known(self) -> set[tuple[str, int]]:
+        """Return the places of the effects that are recorded, read once in a run."""
+        recorded = self._recorded
+        if recorded is None:
+            known = self._store.list_effects(EffectQuery(self._session_id))
+            marks: dict[str, set[bytes]] = {}
+            for one in known:
+                mark = key_mark(one.fingerprint)
+                # What was given a key is found by that, whatever its arguments look like.
+                if mark and one.key.rpartition("#")[0] == one.name:
+                    marks.setdefault(one.name, set()).add(mark)
+            self._key_marks = marks
+            self._recorded = recorded = {(one.key, one.occurrence) for one in known}
+        return recorded
 
     def _remember(self, draft: NewEffect) -> None:
         """Let a later use in this run, which may be the same effect, look for its record."""
@@ -454,6 +487,14 @@ class Ledger:
 
 
 _AROUND: ContextVar[tuple[Ledger, Scope] | None] = ContextVar("holdfast_step", default=None)
+
+
+def _unrecognised(what: str) -> EffectUnrecognised:
+    return EffectUnrecognised(
+        f"{what} with secrets among the arguments, taken out with another redaction key: whether this "
+        f"is one of them cannot be told, so nothing was run. Bring that key here (.agents/redaction.key, "
+        f"or HOLDFAST_REDACTION_KEY); what surely is another step can have a key= of its own"
+    )
 
 
 def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:

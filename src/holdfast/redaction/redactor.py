@@ -90,6 +90,11 @@ class Redactor:
         """The key of the digests in placeholders."""
         return self._key() if callable(self._key) else self._key
 
+    @property
+    def key_mark(self) -> bytes:
+        """What tells this key from another, and nothing of it: the digest of no secret."""
+        return bytes.fromhex(digest_of("", self.key))
+
     # Texts ---------------------------------------------------------------------------------
 
     def find(self, text: str, name: str = "") -> list[Finding]:

@@ -14,6 +14,10 @@ from typing import Any, Protocol
 class Screen(Protocol):
     """Replaces parts of values. Where there is nothing to replace, the value itself comes back."""
 
+    @property
+    def key_mark(self) -> bytes:
+        """What the same replacements have in common, and others have not: which key they depend on."""
+
     def value(self, value: Any, name: str = "") -> Any:
         """Look through a value of JSON types; ``name`` is the key that leads to it."""
 

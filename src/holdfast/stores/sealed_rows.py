@@ -176,6 +176,14 @@ class Seal:
             return name
         return SHA256 + self.names.reveal(name[1:])
 
+    def fingerprint(self, fingerprint: bytes) -> bytes:
+        """Return the fingerprint of a step with a name for its digest; what follows that says nothing."""
+        return self.name(fingerprint[:DIGEST_BYTES]) + fingerprint[DIGEST_BYTES:]
+
+    def opened_fingerprint(self, stored: bytes) -> bytes:
+        """Return what `fingerprint` was given."""
+        return self.digest(stored[:DIGEST_BYTES]) + stored[DIGEST_BYTES:]
+
     def hidden_refs(self, refs: bytes) -> bytes:
         """Return packed references with names instead of digests."""
         return b"".join(
@@ -373,7 +381,7 @@ class Seal:
         return replace(
             draft,
             key=key,
-            fingerprint=self.name(draft.fingerprint),
+            fingerprint=self.fingerprint(draft.fingerprint),
             outcome=self.outcome(
                 draft.outcome, draft.session_id, key, draft.occurrence, draft.attempt_id
             ),
@@ -404,7 +412,7 @@ class Seal:
         return replace(
             record,
             key=self.opened_effect_key(record.key),
-            fingerprint=self.digest(record.fingerprint),
+            fingerprint=self.opened_fingerprint(record.fingerprint),
             payload=payload,
             error=self.opened_document(record.error, "error", *place),
         )
@@ -412,7 +420,9 @@ class Seal:
     def copied_effect(self, record: EffectRecord) -> EffectRecord:
         """Seal an effect that another store had."""
         hidden = replace(
-            record, key=self.effect_key(record.key), fingerprint=self.name(record.fingerprint)
+            record,
+            key=self.effect_key(record.key),
+            fingerprint=self.fingerprint(record.fingerprint),
         )
         place = _effect_place(hidden)
         payload = record.payload
