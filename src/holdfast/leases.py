@@ -34,7 +34,7 @@ from holdfast.locks import Lock
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
 from holdfast.processes import is_gone, owner_name, process_in, this_process
 from holdfast.stores import Store
-from holdfast.stores.rules import LONGEST_LEASE
+from holdfast.stores.checks import check_lease_ttl
 
 AGENT: Final = "agent:"
 AGENT_PROCESS: Final = "agent_process"
@@ -135,8 +135,7 @@ class Leases:
     def __init__(
         self, store: Store, *, owner: str | None = None, ttl: timedelta = LEASE_TTL
     ) -> None:
-        if not timedelta(0) < ttl <= LONGEST_LEASE:
-            raise InvalidIdentifier(f"a lease lasts at most {LONGEST_LEASE}, and some time: {ttl}")
+        check_lease_ttl(ttl)
         self._store = store
         self._name = None if owner is None else check_owner(owner)
         self._shared = owner is not None and owner.startswith(AGENT)

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from holdfast.errors import MigrationChanged, SchemaMissing, SchemaTooNew, StoreError
+from holdfast.errors import (
+    InvalidFilter,
+    MigrationChanged,
+    SchemaMissing,
+    SchemaTooNew,
+    StoreError,
+)
 from holdfast.workspace.base import Change, GitState, readable
 
 RefStatus: TypeAlias = Literal["present", "missing", "changed", "unverified"]
@@ -311,6 +317,10 @@ def tool_reasons(
     needed: Mapping[str, str | None], available: Collection[Any] | Mapping[str, Any]
 ) -> Iterator[Reason]:
     """Say which tools the checkpoint relies on and that are not available, or are others now."""
+    if not isinstance(available, Iterable):
+        raise InvalidFilter(
+            f"tools must be names, or versions by name, not {type(available).__name__}"
+        )
     present = _versions(available)
     for name, version in needed.items():
         if name not in present:

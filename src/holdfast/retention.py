@@ -59,8 +59,12 @@ class Policy:
         self, *, keep: int | None, max_age: timedelta | None, max_bytes: int | None
     ) -> Policy:
         """Return these rules with a cap on class step and bounds across all sessions."""
-        if keep is not None and keep < 1:
-            raise InvalidFilter(f"keep must be positive: {keep}")
+        if keep is not None and (type(keep) is not int or keep < 1):
+            raise InvalidFilter(f"keep must be a whole number above 0: {keep!r:.80}")
+        if max_age is not None and not isinstance(max_age, timedelta):
+            raise InvalidFilter(f"max_age must be a timedelta, not {type(max_age).__name__}")
+        if max_bytes is not None and type(max_bytes) is not int:
+            raise InvalidFilter(f"max_bytes must be a whole number: {max_bytes!r:.80}")
         rules = {**self.rules, "step": Rule(keep=keep)} if keep is not None else self.rules
         return Policy(
             rules,

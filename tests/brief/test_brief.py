@@ -130,8 +130,9 @@ def test_a_decision_survives_saves_rollbacks_and_readers(
         {"text": "x", "rationale": "\ud800"},
         {"text": "x", "alternatives": "one text"},
         {"text": "x", "alternatives": [""]},
+        {"text": "x", "alternatives": 5},
     ],
-    ids=["empty", "nul", "long", "surrogate", "text", "empty-alternative"],
+    ids=["empty", "nul", "long", "surrogate", "text", "empty-alternative", "number"],
 )
 def test_a_decision_that_cannot_be_told_is_refused(
     saved: Session, arguments: dict[str, Any]
@@ -139,6 +140,12 @@ def test_a_decision_that_cannot_be_told_is_refused(
     with pytest.raises(InvalidIdentifier):
         saved.decision(**arguments)
     assert saved.logs(level="info") == []
+
+
+def test_alternatives_may_be_drawn_once_only(saved: Session) -> None:
+    saved.decision("Keep SQLite", alternatives=(one for one in ["PostgreSQL"]))  # type: ignore[arg-type]
+    [decided] = [one for one in saved.brief().decisions if one.text == "Keep SQLite"]
+    assert list(decided.alternatives) == ["PostgreSQL"]
 
 
 @pytest.mark.row("S1-29")

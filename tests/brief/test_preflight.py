@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Session, SessionManager
-from holdfast.errors import StoreBusy
+from holdfast.errors import InvalidFilter, StoreBusy
 from holdfast.preflight import REASONS, Preflight, Reason, store_reason
 from holdfast.sessions.briefing import preflight_of_project
 from tests.brief.conftest import git, state
@@ -202,6 +202,12 @@ def test_tools_are_compared_with_those_that_the_state_relies_on(
     assert found.verdict == (
         "unsafe" if "tool_missing" in codes else "drifted" if codes else "clean"
     )
+
+
+def test_tools_that_are_no_names_are_refused(saved: Session) -> None:
+    for ask in (saved.preflight, saved.brief):
+        with pytest.raises(InvalidFilter, match="tools"):
+            ask(tools=5)  # type: ignore[arg-type]
 
 
 @pytest.mark.row("B3")

@@ -55,6 +55,12 @@ def until(happened: Callable[[], bool]) -> None:
         pause.wait(0.01)
 
 
+@pytest.mark.parametrize("ttl", [30, "30", None, timedelta(0), timedelta.max], ids=repr)
+def test_a_lease_that_lasts_no_time_or_too_long_is_refused(open_manager: Open, ttl: Any) -> None:
+    with pytest.raises(InvalidIdentifier, match="lease"):
+        open_manager(ttl=ttl)
+
+
 def test_a_new_session_is_held_by_its_process(open_manager: Open) -> None:
     manager = open_manager()
     session = manager.create_session("a")

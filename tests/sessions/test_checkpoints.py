@@ -20,6 +20,8 @@ from holdfast.errors import (
     CheckpointProtected,
     IllegalTransition,
     InputError,
+    InvalidFilter,
+    InvalidIdentifier,
     InvalidState,
     NotResumable,
     SessionNotFound,
@@ -398,6 +400,30 @@ def test_verify_reads_everything_back(manager: SessionManager, session: Session)
     counted: list[int] = []
     report = manager.verify(progress=counted.append)
     assert (report.ok, report.checked, counted) == (True, 3, [1, 2, 3])
+
+
+def test_what_is_no_text_names_no_checkpoint(manager: SessionManager, session: Session) -> None:
+    for look in (manager.get_checkpoint, session.get_checkpoint):
+        with pytest.raises(InvalidIdentifier, match="checkpoint"):
+            look(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"keep": "3"}, {"keep": 0}, {"max_age": 7}, {"max_bytes": "1 GB"}], ids=repr
+)
+def test_bounds_that_mean_nothing_prune_nothing(
+    manager: SessionManager, session: Session, bounds: dict[str, Any]
+) -> None:
+    saved = session.save_checkpoint("n", state={"n": 1})
+    with pytest.raises(InvalidFilter, match=next(iter(bounds))):
+        manager.prune(**bounds)
+    assert session.list_checkpoints() == [saved]
+
+
+def test_a_failure_is_an_exception(session: Session) -> None:
+    with pytest.raises(InvalidFilter, match="exception"):
+        session.record_failure("boom")  # type: ignore[arg-type]
+    assert session.list_checkpoints() == []
 
 
 def test_another_state_under_a_taken_id_is_refused(session: Session) -> None:

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,13 @@ def test_only_an_active_session_is_paused_and_only_until_a_known_moment(
     session = manager.create_session("a")
     with pytest.raises(InvalidIdentifier):
         session.pause(until=datetime(2030, 1, 1))  # noqa: DTZ001
+    for until in (
+        "tomorrow",
+        datetime.max.replace(tzinfo=timezone(-timedelta(hours=12))),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=12))),
+    ):
+        with pytest.raises(InvalidIdentifier, match="until"):
+            session.pause(until=until)  # type: ignore[arg-type]
     session.complete()
     with pytest.raises(IllegalTransition):
         session.pause()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import threading
 import time
@@ -136,7 +135,7 @@ class Autosave(Generic[S]):
         """See `Session.autosave`."""
         if not callable(provider):
             raise InvalidFilter(f"the provider must be a function without arguments: {provider!r}")
-        if isinstance(critical, str) or not all(isinstance(event, str) for event in critical):
+        if not _are_names(critical):
             raise InvalidFilter(f"critical must be a collection of event names: {critical!r}")
         self._target = target
         self._provider = provider
@@ -392,11 +391,19 @@ class Autosave(Generic[S]):
         )
 
 
+def _are_names(events: object) -> bool:
+    if isinstance(events, str) or not isinstance(events, Collection):
+        return False
+    return all(isinstance(event, str) for event in events)
+
+
 def _seconds(value: object, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidFilter(f"{what} must be a number of seconds: {value!r}")
-    if not value >= 0 or math.isinf(value):
-        raise InvalidFilter(f"{what} must be a number of seconds, not negative: {value!r}")
+    if not 0 <= value <= threading.TIMEOUT_MAX:
+        raise InvalidFilter(
+            f"{what} must be a number of seconds, not negative, at most {threading.TIMEOUT_MAX:.0f}"
+        )
     return float(value)
 
 

@@ -12,6 +12,7 @@ from holdfast.closing import AsyncClosing
 from holdfast.errors import (
     InvalidConfiguration,
     InvalidFilter,
+    InvalidIdentifier,
     InvalidState,
     NothingToResume,
 )
@@ -153,10 +154,12 @@ class BaseCheckpointer(AsyncClosing):
         check_session_id(thread_id)
         if checkpoint_id is None:
             return await self.delete_threads([thread_id])
-        return await self._delete(thread_id, checkpoint_id) if is_uuid(checkpoint_id) else 0
+        return await self._delete(thread_id, checkpoint_id) if _may_name(checkpoint_id) else 0
 
     async def delete_threads(self, thread_ids: Iterable[str]) -> int:
         """Delete all checkpoints of these threads with their content, and return how many."""
+        if isinstance(thread_ids, str) or not isinstance(thread_ids, Iterable):
+            raise InvalidIdentifier(f"thread_ids must be a list of ids: {thread_ids!r:.80}")
         wanted = sorted({check_session_id(thread_id) for thread_id in thread_ids})
         if not wanted:
             return 0
@@ -240,7 +243,7 @@ class BaseCheckpointer(AsyncClosing):
         version: int | None = None,
     ) -> CheckpointQuery | None:
         check_session_id(thread_id)
-        if checkpoint_id is not None and not is_uuid(checkpoint_id):
+        if checkpoint_id is not None and not _may_name(checkpoint_id):
             return None
         return CheckpointQuery(
             session_id=thread_id,
@@ -275,12 +278,26 @@ def _seconds(now: Callable[[], float | datetime]) -> Callable[[], float]:
     return seconds
 
 
+def _may_name(checkpoint_id: str) -> bool:
+    """Tell whether a text can be the id of a checkpoint; what is no text is refused."""
+    if not isinstance(checkpoint_id, str):
+        raise InvalidIdentifier(f"a checkpoint id must be a str: {checkpoint_id!r:.80}")
+    return is_uuid(checkpoint_id)
+
+
 def _check_ttl(ttl_seconds: float | None) -> timedelta | None:
     if ttl_seconds is None:
         return None
     if type(ttl_seconds) not in (int, float) or not 0 < ttl_seconds < float("inf"):
         raise InvalidConfiguration(f"ttl_seconds must be a number above 0: {ttl_seconds!r}")
-    return timedelta(seconds=ttl_seconds)
+    try:
+        ttl = timedelta(seconds=ttl_seconds)
+        datetime.now(UTC) + ttl
+    except OverflowError:
+        raise InvalidConfiguration(
+            f"ttl_seconds reaches beyond the year 9999: {ttl_seconds!r}"
+        ) from None
+    return ttl
 
 
 def _version(snapshot: object) -> int:

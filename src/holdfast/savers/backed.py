@@ -24,6 +24,7 @@ from holdfast.savers.values import (
     CheckpointSummary,
     CheckpointTuple,
     ThreadInfo,
+    check_writes,
 )
 from holdfast.state import DecodedState, StateEncoder, decode_state
 from holdfast.stores import Store, open_store
@@ -100,11 +101,12 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
             raise InvalidIdentifier(
                 "writes belong to one checkpoint: pass the config that put gave"
             )
+        pairs = check_writes(writes)
         record = self._find(config)
         # A copied checkpoint keeps its writes under the id that it was copied from.
         key = record.external_id if record is not None else None
         drafts = []
-        for index, (channel, value) in enumerate(writes):
+        for index, (channel, value) in enumerate(pairs):
             encoded = StateEncoder().encode({_VALUE: value})
             drafts.append(
                 NewWrite(

@@ -21,6 +21,7 @@ from holdfast.errors import (
     InvalidIdentifier,
     SessionExists,
     SessionNotFound,
+    StateNotSerializable,
 )
 from holdfast.ids import check_text, new_id
 from holdfast.locks import Lock
@@ -32,6 +33,7 @@ from holdfast.savers.values import (
     CheckpointSummary,
     CheckpointTuple,
     ThreadInfo,
+    check_writes,
 )
 from holdfast.state import decode_state
 from holdfast.state.codec import dump, load_document, load_json
@@ -54,7 +56,11 @@ class _Document:
     tags: bool
 
     @classmethod
-    def of(cls, document: dict[str, Any], path: str) -> _Document:
+    def of(cls, document: Mapping[str, Any], path: str) -> _Document:
+        if type(document) is not dict:
+            if not isinstance(document, Mapping):
+                raise StateNotSerializable(path, f"must be a dict, not {type(document).__name__}")
+            document = dict(document)
         return cls(*dump(document, path))
 
     def read(self) -> dict[str, Any]:
@@ -116,7 +122,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
 
         Raises `StateNotSerializable` for a value without an exact stored form.
         """
-        kept = _Document.of(dict(metadata) if metadata else {}, "metadata")
+        kept = _Document.of({} if metadata is None else metadata, "metadata")
         saved = CheckpointConfig(config.thread_id, new_id(), config.namespace)
         if type(checkpoint) is dict and not self._was_large(saved):
             small = _Document.of(checkpoint, "$")
@@ -189,9 +195,10 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
             )
         for text, what in ((task_id, "task id"), (task_path, "task path")):
             check_text(text, what, FREE_TEXT_BYTES, empty=True)
-        for channel, _ in writes:
+        pairs = check_writes(writes)
+        for channel, _ in pairs:
             check_text(channel, "channel", FREE_TEXT_BYTES, empty=True)
-        values = [(channel, _Document.of({_VALUE: value}, "$")) for channel, value in writes]
+        values = [(channel, _Document.of({_VALUE: value}, "$")) for channel, value in pairs]
         with self._lock:
             stored = self._line(config).writes.setdefault(config.checkpoint_id, {})
             for index, (channel, value) in enumerate(values):
@@ -242,6 +249,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread; see `BaseCheckpointSaver.copy_thread`. Contents are shared, not doubled."""
+        CheckpointConfig(source_thread_id)
         CheckpointConfig(target_thread_id)
         with self._lock:
             if source_thread_id not in self._threads:

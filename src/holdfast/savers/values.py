@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from holdfast.errors import InvalidIdentifier
 from holdfast.ids import check_external_id, check_namespace, check_session_id
 
 
@@ -27,6 +29,15 @@ class CheckpointConfig:
             check_external_id(self.checkpoint_id)
         if self.namespace != "":
             check_namespace(self.namespace)
+
+
+def check_writes(writes: object) -> list[tuple[str, Any]]:
+    """Return what a task wrote as pairs of channel and value; refuse what is none."""
+    if isinstance(writes, Iterable) and not isinstance(writes, (str, bytes)):
+        pairs = list(writes)
+        if all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+            return [(channel, value) for channel, value in pairs]
+    raise InvalidIdentifier(f"writes must be pairs of channel and value: {writes!r:.80}")
 
 
 class CheckpointMetadata(dict[str, Any]):

@@ -6,7 +6,7 @@ comparison of files leaves is a snapshot of how they are, which the next sweep t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -203,11 +203,12 @@ def note_data(
     check_text(text, key, _TEXT_BYTES)
     if rationale is not None:
         check_text(rationale, "rationale", _TEXT_BYTES, empty=True)
-    if isinstance(alternatives, str):
-        raise InvalidIdentifier("alternatives must be a list of texts, not one text")
-    for one in alternatives:
-        check_text(one, "alternative", _TEXT_BYTES)
-    return {key: {"text": text, "rationale": rationale, "alternatives": list(alternatives)}}
+    if isinstance(alternatives, str) or not isinstance(alternatives, Iterable):
+        raise InvalidIdentifier(
+            f"alternatives must be a list of texts, not one {type(alternatives).__name__}"
+        )
+    others = [check_text(one, "alternative", _TEXT_BYTES) for one in alternatives]
+    return {key: {"text": text, "rationale": rationale, "alternatives": others}}
 
 
 def preflight_of(

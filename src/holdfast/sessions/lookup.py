@@ -72,6 +72,7 @@ def get_checkpoint_record(store: Store, session_id: str, reference: str) -> Chec
 
 def get_record_anywhere(store: Store, checkpoint_id: str) -> CheckpointRecord:
     """Return a checkpoint of whatever session by its id or label."""
+    check_text(checkpoint_id, "checkpoint", NAME_BYTES)
     if is_label(checkpoint_id):
         query = CheckpointQuery(label=checkpoint_id, namespace="")
     else:

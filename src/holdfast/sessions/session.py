@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.brief import Brief
 from holdfast.effects import error_document
-from holdfast.errors import CheckpointProtected, HoldfastError
+from holdfast.errors import CheckpointProtected, HoldfastError, InvalidFilter
 from holdfast.ids import check_name, check_session_id, new_id
 from holdfast.leases import Hold
 from holdfast.model import (
@@ -62,6 +62,8 @@ class Session(SteppingSession):
         self, error: BaseException, *, state: Mapping[str, Any] | None = None
     ) -> Checkpoint:
         """Save a ``failure`` checkpoint with what went wrong; without ``state``, with the latest."""
+        if not isinstance(error, BaseException):
+            raise InvalidFilter(f"the error must be an exception, not {type(error).__name__}")
         if state is None:
             state = self.present_state()
         details = error_document(error)

@@ -340,8 +340,15 @@ def check_session_change(
 def check_lease(owner: object, ttl: timedelta) -> None:
     """Refuse an owner that cannot be stored, or a lease that lasts no time or too long."""
     check_text(owner, "lease owner", LEASE_OWNER_BYTES)
-    if not timedelta(0) < ttl <= LONGEST_LEASE:
-        raise InvalidIdentifier(f"a lease lasts at most {LONGEST_LEASE}, and some time: {ttl}")
+    check_lease_ttl(ttl)
+
+
+def check_lease_ttl(ttl: object) -> None:
+    """Refuse a lease that lasts no time or too long."""
+    if not isinstance(ttl, timedelta) or not timedelta(0) < ttl <= LONGEST_LEASE:
+        raise InvalidIdentifier(
+            f"a lease lasts a timedelta of at most {LONGEST_LEASE}, and some time: {ttl!r}"
+        )
 
 
 def check_fence(fence: object) -> None:
@@ -426,8 +433,13 @@ def merged_text(stored: str | None, changes: str) -> str:
 
 def as_utc(moment: datetime, what: str) -> datetime:
     """Return an aware moment in UTC; a naive one could mean any hour and is refused."""
+    if type(moment) is not datetime and not isinstance(moment, datetime):
+        raise InvalidIdentifier(f"{what} must be a datetime, not {type(moment).__name__}")
     if moment.tzinfo is UTC:
         return moment
-    if moment.tzinfo is None:
+    if moment.utcoffset() is None:
         raise InvalidIdentifier(f"{what} must have a time zone: {moment.isoformat()}")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidIdentifier(f"{what} is no moment in UTC: {moment.isoformat()}") from None

@@ -373,6 +373,19 @@ class CheckpointerContract:
 
         run(scenario(connect()))
 
+    def test_ids_are_texts(self, connect: Connect) -> None:
+        async def scenario(checkpointer: Any) -> None:
+            made = await checkpointer.put("t", {"n": 1})
+            for ask in (checkpointer.get, checkpointer.delete):
+                with pytest.raises(InputError, match="checkpoint id"):
+                    await ask("t", 5)
+            for threads in ("t", 5):
+                with pytest.raises(InputError, match="thread_ids"):
+                    await checkpointer.delete_threads(threads)
+            assert await checkpointer.get("t", made) == {"n": 1}
+
+        run(scenario(connect()))
+
     def test_threads_are_deleted_whole(self, connect: Connect) -> None:
         async def scenario(checkpointer: BaseCheckpointer) -> None:
             shared = {"same": ["s" * 700] * 40}
@@ -437,7 +450,7 @@ class CheckpointerContract:
 
         run(scenario(connect(ttl_seconds=60, now=lambda: clock[0])))
 
-    @pytest.mark.parametrize("ttl", [0, -1, math.inf, math.nan, "1"])
+    @pytest.mark.parametrize("ttl", [0, -1, math.inf, math.nan, "1", 1e12, 1e30])
     def test_a_life_that_never_begins_or_ends_is_refused(self, connect: Connect, ttl: Any) -> None:
         with pytest.raises(ValueError, match="ttl_seconds"):
             connect(ttl_seconds=ttl)
