@@ -16,7 +16,6 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final, TypeAlias
@@ -146,7 +145,8 @@ class Leases:
 
     def _forget(self) -> None:
         # In a forked child: what was held is the parent's, and so is the thread.
-        self._holds: set[Hold] = set()
+        # In the order in which they were taken.
+        self._holds: dict[Hold, None] = {}
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
@@ -201,7 +201,7 @@ class Leases:
         hold = Hold(self, key, token, taken_from)
         _together.add(key)
         with self._lock:
-            self._holds.add(hold)
+            self._holds[hold] = None
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=_beat,
@@ -217,7 +217,7 @@ class Leases:
         with self._lock:
             if hold not in self._holds:
                 return
-            self._holds.remove(hold)
+            del self._holds[hold]
             hold.released = True
         with _together.one(hold._key):
             last = _together.remove(hold._key)
@@ -231,24 +231,20 @@ class Leases:
         for hold in abandoned:
             self.release(hold)
         with self._lock:
-            tokens: dict[str, int] = {}
-            for hold in self._holds:
-                tokens[hold.session_id] = max(hold.token, tokens.get(hold.session_id, 0))
-            if not tokens:
+            if not self._holds:
                 # Whoever takes the next lease starts the next thread.
                 self._thread = None
                 return False
+            holds = [hold for hold in self._holds if not hold.lost]
+        # Of one session the token that was given last, which need not be the highest: an erased session
+        # that was made again counts from elsewhere.
+        tokens = {hold.session_id: hold.token for hold in holds}
         kept = self._store.renew_leases(tokens, ttl=self._ttl)
-        with self._lock:
-            self._note_lost(tokens, kept)
+        for hold in holds:
+            # One token of a session stands; with any other the session is lost.
+            asked, stands = hold.token == tokens[hold.session_id], hold.session_id in kept
+            hold.lost = asked != stands
         return True
-
-    def _note_lost(self, tokens: Mapping[str, int], kept: set[str]) -> None:
-        for hold in self._holds:
-            asked = tokens.get(hold.session_id)
-            hold.lost |= asked is not None and (
-                hold.token < asked or (hold.token == asked and hold.session_id not in kept)
-            )
 
     def close(self) -> None:
         """End the heartbeat and give everything back that nobody else of this owner needs."""

@@ -56,9 +56,9 @@ def test_a_wall_clock_that_jumps_neither_ends_nor_prolongs_a_lease(
     assert store.list_leases()[0].expired is False
     clocks.pass_by(2)
     assert store.list_leases()[0].expired is True
-    assert store.acquire_lease(owner.id, "another").token == 2
+    assert store.acquire_lease(owner.id, "another").token == owner.lease_token + 1
     with pytest.raises(LeaseLost):
-        store.put(checkpoint(owner.id, fence=1))
+        store.put(checkpoint(owner.id, fence=owner.lease_token))
 
 
 def test_renewing_counts_from_now_by_the_same_clock(opened: Opened) -> None:
@@ -67,7 +67,7 @@ def test_renewing_counts_from_now_by_the_same_clock(opened: Opened) -> None:
     for _ in range(5):
         clocks.pass_by(20)
         clocks.wall -= HOUR
-        assert store.renew_leases({owner.id: 1}) == {owner.id}
+        assert store.renew_leases({owner.id: owner.lease_token}) == {owner.id}
         assert store.list_leases()[0].expired is False
     clocks.pass_by(31)
     assert store.list_leases()[0].expired is True
@@ -78,7 +78,7 @@ def test_a_lease_of_an_earlier_boot_has_expired(opened: Opened) -> None:
     owner = store.create_session(session(lease_owner="me"))
     clocks.boot = Uptime("boot 2", 5.0)
     assert store.list_leases()[0].expired is True
-    assert store.acquire_lease(owner.id, "another").token == 2
+    assert store.acquire_lease(owner.id, "another").token == owner.lease_token + 1
 
 
 def test_where_boots_cannot_be_told_apart_an_impossible_time_is_of_another_one(

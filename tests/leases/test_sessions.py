@@ -21,6 +21,7 @@ from holdfast.errors import (
 )
 from holdfast.model import LEASE_TTL, NewSession, SessionRecord
 from holdfast.processes import this_process
+from holdfast.stores import sqlite_sessions
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.drafts import session as draft
 
@@ -298,13 +299,45 @@ def test_the_heartbeat_keeps_a_lease_alive(open_manager: Open) -> None:
 def test_the_heartbeat_finds_out_that_a_lease_is_lost(open_manager: Open) -> None:
     manager = open_manager(ttl=QUICK)
     session, other = manager.create_session("a"), manager.create_session("b")
-    manager.store.acquire_lease(session.id, "thief", over=1)
+    manager.store.acquire_lease(session.id, "thief", over=session.record.lease_token)
     until(lambda: not session.is_held)
     with pytest.raises(LeaseLost, match="taken over"):
         session.save_checkpoint("lost")
     assert other.is_held
     session.close()
     assert [lease.owner for lease in manager.store.list_leases(session_id=session.id)] == ["thief"]
+
+
+def test_a_worker_of_an_erased_session_is_a_stranger_to_the_next_one_with_its_id(
+    open_manager: Open,
+) -> None:
+    first, second = open_manager("worker 1"), open_manager("worker 2")
+    old = first.create_session("a", session_id="customer-42")
+    first.delete_session("customer-42")
+    new = second.create_session("b", session_id="customer-42")
+    for write in (lambda: old.save_checkpoint("late", state={}), lambda: old.step("pay", str)):
+        with pytest.raises(LeaseLost):
+            write()
+    old.close()
+    assert new.step("pay", lambda: "new") == "new"
+    assert new.save_checkpoint("mine", state={}).name == "mine"
+    assert [one.name for one in new.list_checkpoints()] == ["mine"]
+
+
+@pytest.mark.parametrize("tokens", [(5, 500), (500, 5)], ids=["higher", "lower"])
+def test_a_session_that_was_made_again_is_kept_alive(
+    open_manager: Open, monkeypatch: pytest.MonkeyPatch, tokens: tuple[int, int]
+) -> None:
+    manager = open_manager(ttl=QUICK)
+    monkeypatch.setattr(sqlite_sessions, "first_token", iter(tokens).__next__)
+    old = manager.create_session("a", session_id="again")
+    manager.store.delete_session("again")
+    new = manager.create_session("a", session_id="again")
+    until(lambda: not old.is_held)
+    assert new.is_held
+    (before,) = manager.store.list_leases()
+    until(lambda: manager.store.list_leases()[0].expires_at > before.expires_at)
+    assert new.is_held
 
 
 def test_a_session_that_nobody_can_reach_any_more_is_given_back(open_manager: Open) -> None:
@@ -386,9 +419,9 @@ def test_an_own_session_is_not_recovered_and_an_expired_one_is(open_manager: Ope
     mine = manager.create_session("mine")
     theirs = open_manager("agent:test:1").create_session("theirs")
     far = str(this_process()._replace(host="elsewhere"))
-    manager.store.create_session(_draft("far", far))
+    token = manager.store.create_session(_draft("far", far)).lease_token
     assert manager.recover() == []
-    manager.store.renew_leases({"far": 1}, ttl=timedelta(microseconds=1))
+    manager.store.renew_leases({"far": token}, ttl=timedelta(microseconds=1))
     (found,) = manager.recover()
     assert found.id == "far"
     assert (mine.is_held, theirs.is_held) == (True, True)

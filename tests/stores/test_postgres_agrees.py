@@ -34,7 +34,7 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 
 def comparable(answer: Any) -> Any:
-    """Return an answer without what a server decides alone: its clock, its sequence, its pages."""
+    """Return an answer without what a server decides alone: its clock, its sequence, its pages, its draws."""
     match answer:
         case CheckpointRecord():
             return replace(answer, seq=0, stored_bytes=0, created_at=None)  # type: ignore[arg-type]
@@ -43,7 +43,8 @@ def comparable(answer: Any) -> Any:
         case AgentRecord():
             return replace(answer, created_at=None, updated_at=None)  # type: ignore[arg-type]
         case SessionRecord():
-            return replace(answer, created_at=None, updated_at=None, paused_at=None)  # type: ignore[arg-type]
+            times = dict.fromkeys(("created_at", "updated_at", "paused_at"))
+            return replace(answer, lease_token=0, **times)  # type: ignore[arg-type]
         case LogRecord():
             return replace(answer, id=0, created_at=None)  # type: ignore[arg-type]
         case EffectRecord():

@@ -44,25 +44,27 @@ def fill(store: Store) -> None:
         id="acme-1", agent_id=AGENT, agent=agent(id=AGENT, name="acme's"), lease_owner="acme"
     )
     store.put_pack(COMMIT, needs=[], data=b"acme's files")
+    fence = store.create_session(owner).lease_token
     store.put(
         checkpoint(
             owner.id,
             "acme's first",
             id=CHECKPOINT,
-            session=owner,
             contents=[CONTENT],
             external_id="acme-e",
-            fence=1,
+            fence=fence,
             workspace_commit=COMMIT,
         )
     )
-    store.put_writes(owner, "", "acme-e", [write("acme-task", 0, contents=[b"acme"])], fence=1)
-    gone = store.put(checkpoint(owner.id, fence=1)).record
-    store.delete_checkpoints([gone.id], fence=1)
+    store.put_writes(owner, "", "acme-e", [write("acme-task", 0, contents=[b"acme"])], fence=fence)
+    gone = store.put(checkpoint(owner.id, fence=fence)).record
+    store.delete_checkpoints([gone.id], fence=fence)
     store.append_log(owner.id, "info", "acme's log")
     outcome = EffectOutcome("done", manifest='{"acme":1}', refs=b"")
     store.begin_effect(
-        NewEffect("acme-1", "acme-key", 0, "acme-step", b"acme", new_id(), outcome=outcome, fence=1)
+        NewEffect(
+            "acme-1", "acme-key", 0, "acme-step", b"acme", new_id(), outcome=outcome, fence=fence
+        )
     )
 
 
@@ -90,8 +92,14 @@ def rows_of(administrator: Connection, tenant: str) -> dict[str, list[dict[str, 
     return found
 
 
-def through_the_store(thief: Store) -> list[Attempt]:
-    """Every way that the package itself offers."""
+def token_of(victim: Store) -> int:
+    """The fence of the session that the victim holds."""
+    (lease,) = victim.list_leases()
+    return lease.token
+
+
+def through_the_store(thief: Store, token: int) -> list[Attempt]:
+    """Every way that the package itself offers, to a thief who has seen the victim's fence."""
     session_id, digest = "acme-1", digest_of(CONTENT)
     other = session(id="acme-2", agent_id=AGENT)
     return [
@@ -119,15 +127,15 @@ def through_the_store(thief: Store) -> list[Attempt]:
         lambda: thief.workspace_commits(),
         lambda: thief.find_packs([COMMIT]),
         lambda: [pack.data for pack in thief.read_packs(COMMIT)],
-        lambda: thief.put(checkpoint(session_id, fence=1)),
+        lambda: thief.put(checkpoint(session_id, fence=token)),
         lambda: thief.put(checkpoint(session_id, id=CHECKPOINT, session=session(id="rival-2"))),
         lambda: thief.create_session(other),
         lambda: thief.create_agent(agent(parent_id=AGENT)),
         lambda: thief.update_agent(AGENT, status="failed"),
         lambda: thief.update_session(session_id, status="failed"),
-        lambda: thief.acquire_lease(session_id, "rival", over=1),
-        lambda: thief.renew_leases({session_id: 1}),
-        lambda: thief.interrupt_session(session_id, 1, most=0, message="gone"),
+        lambda: thief.acquire_lease(session_id, "rival", over=token),
+        lambda: thief.renew_leases({session_id: token}),
+        lambda: thief.interrupt_session(session_id, token, most=0, message="gone"),
         lambda: thief.append_log(session_id, "info", "rival was here"),
         lambda: thief.mark_restored(CHECKPOINT),
         lambda: thief.mark_restoring(CHECKPOINT, seconds=60.0),
@@ -137,7 +145,7 @@ def through_the_store(thief: Store) -> list[Attempt]:
         ),
         lambda: thief.delete_checkpoints([CHECKPOINT]),
         lambda: thief.delete_session(session_id),
-        lambda: thief.release_lease(session_id, 1),
+        lambda: thief.release_lease(session_id, token),
         lambda: thief.erase_threads([session_id], namespace="", agent_id=AGENT),
         lambda: thief.delete_packs([COMMIT]).packs,
         lambda: thief.purge_expired(),
@@ -222,7 +230,7 @@ def test_a_thousand_attempts_on_a_shared_pool_reach_nothing(
         thief.put(checkpoint("rival-1", session=session(id="rival-1"), contents=[b"own"]))
         before = rows_of(administrator, "acme")
         tried = 0
-        attempts = through_the_store(thief) + with_plain_sql(
+        attempts = through_the_store(thief, token_of(victim)) + with_plain_sql(
             pool, before, schema, [None, ("rival", True), ("", True)]
         )
         for attempt in rounds(attempts):
@@ -244,7 +252,7 @@ def test_a_thousand_attempts_of_a_bound_role_reach_nothing(
         thief = PostgresStore(postgres_url, tenant="acme", pool=pool)
         before = rows_of(administrator, "acme")
         tried = 0
-        attempts = through_the_store(thief) + with_plain_sql(
+        attempts = through_the_store(thief, token_of(victim)) + with_plain_sql(
             pool, before, schema, [None, ("rival", False), ("acme", True), ("acme", False)]
         )
         for attempt in rounds(attempts):
@@ -279,7 +287,7 @@ def test_the_attempts_do_succeed_without_policies(
 def test_no_setting_stays_on_a_connection(victim: Store, postgres_url: str) -> None:
     with role_of(postgres_url, "app") as url, pool_of(url) as pool:
         store = PostgresStore(postgres_url, tenant="acme", pool=pool)
-        store.put(checkpoint("acme-1", fence=1))
+        store.put(checkpoint("acme-1", fence=token_of(victim)))
         store.list_checkpoints(CheckpointQuery())
         store.gc()
         for _ in range(4):

@@ -23,6 +23,7 @@ from holdfast.model import (
     NewWrite,
     PutResult,
     SessionQuery,
+    SessionRecord,
     Trim,
 )
 from holdfast.state.refs import Ref, digest_of, pack_refs
@@ -150,6 +151,8 @@ def forget_ids(answer: Any) -> Any:
     if isinstance(answer, CheckpointRecord):
         # How many bytes a chunk takes is a store's own business.
         return replace(answer, stored_bytes=0)
+    if isinstance(answer, SessionRecord):
+        return replace(answer, lease_token=0)
     if isinstance(answer, PutResult):
         return (forget_ids(answer.record), answer.created, answer.removed)
     if isinstance(answer, list):
@@ -247,7 +250,7 @@ def everything(store: Store) -> list[Any]:
     records = store.list_checkpoints(CheckpointQuery())
     return [
         store.list_agents(),
-        store.list_sessions(),
+        forget_ids(store.list_sessions()),
         forget_ids(records),
         list(store.iter_checkpoint_ids()),
         [store.read_payload(record.id) for record in records],

@@ -157,10 +157,11 @@ class SessionStore(ABC):
     # Leases ----------------------------------------------------------------------------------
 
     # A lease says who may write to a session. Its token rises whenever it changes hands, also when it is
-    # given back, and every write that carries a ``fence`` compares it with the token in its own
-    # transaction. Expiry alone takes nothing from a holder: it lets somebody else take the session. The
-    # time is the database's own: of the server, or of the machine since it was started, so a wall clock
-    # that is set neither shortens nor prolongs a lease.
+    # given back, from a number that is drawn when the session is stored, so that an erased session's holder
+    # is none of the next one with the same id. Every write that carries a ``fence`` compares it with the
+    # token in its own transaction. Expiry alone takes nothing from a holder: it lets somebody else take the
+    # session. The time is the database's own: of the server, or of the machine since it was started, so a
+    # wall clock that is set neither shortens nor prolongs a lease.
 
     @abstractmethod
     def acquire_lease(

@@ -83,7 +83,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         record = new_session_record(replace(draft, metadata=None), self._now())
         session = Session(record, document)
         if draft.lease_owner is not None:
-            self._hold(session, draft.lease_owner, 1)
+            self._hold(session, draft.lease_owner, record.lease_token)
             self._prolong(session, draft.lease_ttl)
         self._sessions[draft.id] = session
         return session

@@ -31,7 +31,7 @@ from holdfast.stores.memory_tables import (
     session_record,
     visible,
 )
-from holdfast.stores.rules import not_sealed
+from holdfast.stores.rules import first_token, not_sealed
 from holdfast.stores.sums import Sums, effect_row
 
 
@@ -169,7 +169,7 @@ def _unheld(copy: SessionCopy, sums: Sums) -> Session:
         copy.session,
         metadata=None,
         lease_owner=None,
-        lease_token=0,
+        lease_token=first_token(),
         lease_since=None,
         lease_expires_at=None,
     )

@@ -6,6 +6,7 @@ second, the order of packs.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -35,7 +36,17 @@ MOST_PACKS: Final = 100_000
 # What a session of a sealed store has among its metadata. The triggers know it too.
 SEALED_MARK: Final = "$sealed"
 _BATCH: Final = 500
+# Leaves room to count in what JSON and every database hold exactly.
+_FIRST_TOKEN_BYTES: Final = 5
 _LABEL_NUMBER: Final = re.compile("[0-9]{1,10}")
+
+
+def first_token() -> int:
+    """Return what the tokens of a new session's lease begin at; they rise from there.
+
+    It is drawn, so that whoever held an erased session does not hold the next one with the same id.
+    """
+    return int.from_bytes(os.urandom(_FIRST_TOKEN_BYTES))
 
 
 def new_session_record(draft: NewSession, now: datetime) -> SessionRecord:
@@ -56,7 +67,7 @@ def new_session_record(draft: NewSession, now: datetime) -> SessionRecord:
         created_at=now,
         updated_at=now,
         lease_owner=None,
-        lease_token=0,
+        lease_token=first_token(),
         lease_since=None,
         lease_expires_at=None,
         recoveries=0,

@@ -35,7 +35,7 @@ from holdfast.stores.checks import (
     document_text,
     merged_text,
 )
-from holdfast.stores.rules import lease_lost, refuse_change
+from holdfast.stores.rules import first_token, lease_lost, refuse_change
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
 from holdfast.stores.sqlite_chain import SqliteChain
@@ -71,9 +71,10 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
         moment = self._now()
         now = stamp(moment)
         owner = draft.lease_owner
-        lease: Row = (None, 0, None, None, None)
+        token = first_token()
+        lease: Row = (None, token, None, None, None)
         if owner is not None:
-            lease = (owner, 1, now, *self._expiry(moment, draft.lease_ttl))
+            lease = (owner, token, now, *self._expiry(moment, draft.lease_ttl))
         connection.execute(
             SQL["sessions.insert"],
             (

@@ -23,6 +23,7 @@ from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.chain import GENESIS, link_of
 from holdfast.stores.checks import as_utc, check_filter, document_text
 from holdfast.stores.copy_checks import check_copied, check_copy
+from holdfast.stores.rules import first_token
 from holdfast.stores.sqlite_access import all_rows, hex_list
 from holdfast.stores.sqlite_checkpoints import SqliteCheckpoints
 from holdfast.stores.sqlite_connection import SQL
@@ -222,4 +223,5 @@ def _session_row(copy: SessionCopy) -> Row:
         _stamp(one.updated_at),
         one.recoveries,
         one.project_dir,
+        first_token(),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,6 +20,7 @@ from holdfast.errors import (
 from holdfast.model import CheckpointQuery, Lease
 from holdfast.stores.base import Store
 from holdfast.testing.drafts import Contract, checkpoint, session, stored, write
+from holdfast.testing.effects import done, effect, place
 
 # Short enough to be over with the next statement, since a contract cannot turn a store's clock.
 MOMENT = timedelta(microseconds=1)
@@ -37,32 +39,77 @@ class LeaseContract(Contract):
 
     def test_a_lease_is_taken_once_and_given_back(self, store: Store) -> None:
         owner = store.create_session(session())
-        assert (owner.lease_owner, owner.lease_token) == (None, 0)
+        assert owner.lease_owner is None
         assert store.list_leases() == []
         lease = store.acquire_lease(owner.id, "worker 1")
-        assert (lease.session_id, lease.owner, lease.token) == (owner.id, "worker 1", 1)
+        assert (lease.session_id, lease.owner) == (owner.id, "worker 1")
+        assert lease.token == owner.lease_token + 1
         assert lease.expired is False
         assert timedelta(seconds=25) < lease.expires_at - lease.since < timedelta(seconds=35)
         found = store.find_session(owner.id)
         assert found is not None
-        assert (found.lease_owner, found.lease_token) == ("worker 1", 1)
+        assert (found.lease_owner, found.lease_token) == ("worker 1", lease.token)
         assert (found.lease_since, found.lease_expires_at) == (lease.since, lease.expires_at)
         with pytest.raises(CheckpointBusy, match="worker 1") as refused:
             store.acquire_lease(owner.id, "worker 2")
         assert refused.value.lease == lease
         assert store.release_lease(owner.id, lease.token) is True
         assert store.release_lease(owner.id, lease.token) is False
-        assert store.acquire_lease(owner.id, "worker 2").token == 3
+        assert store.acquire_lease(owner.id, "worker 2").token == lease.token + 2
 
     def test_a_session_can_be_held_from_its_first_moment(self, store: Store) -> None:
         owner = store.create_session(session(lease_owner="worker"))
-        assert (owner.lease_owner, owner.lease_token) == ("worker", 1)
+        assert owner.lease_owner == "worker"
         (lease,) = store.list_leases()
-        assert (lease.owner, lease.token, lease.expired) == ("worker", 1, False)
+        assert (lease.owner, lease.expired) == ("worker", False)
+        assert lease.token == owner.lease_token
         copy = store.copy_session(owner.id, session(agent_id=owner.agent_id, lease_owner="another"))
-        assert (copy.lease_owner, copy.lease_token) == ("another", 1)
+        assert copy.lease_owner == "another"
         plain = store.copy_session(owner.id, session(agent_id=owner.agent_id))
-        assert (plain.lease_owner, plain.lease_token) == (None, 0)
+        assert plain.lease_owner is None
+
+    @pytest.mark.parametrize(
+        "way", ["created", "created held", "put", "writes", "copied", "brought along"]
+    )
+    def test_who_held_an_erased_session_does_not_hold_the_next_one_with_its_id(
+        self, store: Store, way: str
+    ) -> None:
+        source = store.create_session(session())
+        draft = session()
+        store.create_session(draft)
+        moved = store.read_session(draft.id)
+        assert moved is not None
+        store.delete_session(draft.id)
+        ways: dict[str, Callable[[], object]] = {
+            "created": lambda: store.create_session(draft),
+            "created held": lambda: store.create_session(replace(draft, lease_owner="me")),
+            "put": lambda: store.put(checkpoint(draft.id, session=draft)),
+            "writes": lambda: store.put_writes(draft, "", "e", [write()]),
+            "copied": lambda: store.copy_session(source.id, draft),
+            "brought along": lambda: store.add_session(moved, pytest.fail, indexes={}, leaves=()),
+        }
+        ways[way]()
+        old = store.acquire_lease(draft.id, "me")
+        store.delete_session(draft.id)
+        ways[way]()
+        new = store.acquire_lease(draft.id, "me")
+        begun = effect(draft.id, fence=new.token)
+        store.begin_effect(begun)
+        writing: list[Callable[[], object]] = [
+            lambda: store.put(checkpoint(draft.id, fence=old.token)),
+            lambda: store.put_writes(draft, "", "e", [write("late")], fence=old.token),
+            lambda: store.update_session(draft.id, status="completed", fence=old.token),
+            lambda: store.begin_effect(effect(draft.id, fence=old.token)),
+            lambda: store.finish_effect(*place(begun), done(), fence=old.token),
+        ]
+        for late in writing:
+            with pytest.raises(LeaseLost):
+                late()
+        assert store.renew_leases({draft.id: old.token}) == set()
+        assert store.release_lease(draft.id, old.token) is False
+        (standing,) = store.list_leases()
+        assert (standing.owner, standing.token) == ("me", new.token)
+        assert 0 <= new.token < 2**53
 
     def test_an_equal_owner_joins(self, store: Store) -> None:
         owner = store.create_session(session())
@@ -71,7 +118,7 @@ class LeaseContract(Contract):
         assert (again.token, again.since) == (first.token, first.since)
         assert again.expires_at > first.expires_at
         expired = expire(store, owner.id, "agent:claude:7")
-        assert store.acquire_lease(owner.id, "agent:claude:7").token == expired.token == 1
+        assert store.acquire_lease(owner.id, "agent:claude:7").token == expired.token == first.token
 
     def test_an_expired_lease_can_be_taken_and_its_token_counts_until_then(
         self, store: Store
@@ -243,7 +290,8 @@ class LeaseContract(Contract):
 
         def interrupt(number: int) -> object:
             data = {"recoverer": number}
-            return store.interrupt_session(owner.id, 1, most=3, message="found", data=data)
+            token = owner.lease_token
+            return store.interrupt_session(owner.id, token, most=3, message="found", data=data)
 
         with ThreadPoolExecutor(8) as pool:
             found = [one for one in pool.map(interrupt, range(16)) if one is not None]
@@ -252,11 +300,11 @@ class LeaseContract(Contract):
         now = store.find_session(owner.id)
         assert now is not None
         assert (now.status, now.recoveries) == ("interrupted", 1)
-        assert (now.lease_owner, now.lease_token) == (None, 2)
+        assert (now.lease_owner, now.lease_token) == (None, owner.lease_token + 1)
         (line,) = store.list_logs(owner.id)
         assert (line.level, line.message) == ("warning", "found")
         with pytest.raises(LeaseLost):
-            store.put(checkpoint(owner.id, fence=1))
+            store.put(checkpoint(owner.id, fence=owner.lease_token))
 
     def test_recoveries_are_bounded(self, store: Store) -> None:
         owner = store.create_session(session())
@@ -271,13 +319,14 @@ class LeaseContract(Contract):
 
     def test_only_an_active_session_that_is_held_so_is_interrupted(self, store: Store) -> None:
         owner = store.create_session(session(lease_owner="me"))
-        assert store.interrupt_session(owner.id, 7, most=3, message="") is None
-        assert store.interrupt_session("unknown", 1, most=3, message="") is None
+        token = owner.lease_token
+        assert store.interrupt_session(owner.id, token + 6, most=3, message="") is None
+        assert store.interrupt_session("unknown", token, most=3, message="") is None
         store.update_session(owner.id, status="paused")
-        assert store.interrupt_session(owner.id, 1, most=3, message="") is None
+        assert store.interrupt_session(owner.id, token, most=3, message="") is None
         store.update_session(owner.id, status="active")
-        store.release_lease(owner.id, 1)
-        assert store.interrupt_session(owner.id, 2, most=3, message="") is None
+        assert store.release_lease(owner.id, token)
+        assert store.interrupt_session(owner.id, token + 1, most=3, message="") is None
         assert store.list_logs(owner.id) == []
 
     @pytest.mark.parametrize(
@@ -301,9 +350,10 @@ class LeaseContract(Contract):
 
     def test_tenants_have_leases_of_their_own(self, store: Store, neighbour: Store) -> None:
         name = session().id
-        for one in (store, neighbour):
-            one.create_session(session(id=name, lease_owner=one.tenant))
+        neighbour.create_session(session(id=name, lease_owner=neighbour.tenant))
+        mine = store.create_session(session(id=name, lease_owner=store.tenant))
         (theirs,) = neighbour.list_leases()
         assert theirs.owner == neighbour.tenant
-        assert store.release_lease(name, 1)
+        assert store.release_lease(name, theirs.token) is False
+        assert store.release_lease(name, mine.lease_token)
         assert neighbour.list_leases() == [theirs]

@@ -752,11 +752,11 @@ ON CONFLICT DO NOTHING;
 -- name: postgres.transfer.session
 INSERT INTO holdfast.sessions AS s (tenant, id, agent_id, agent_type, task_description, status,
     continues_id, forked_from, paused_at, paused_until, pause_reason, resumed_at, metadata, created_at,
-    updated_at, recoveries, project_dir)
+    updated_at, recoveries, project_dir, lease_token)
 VALUES (%(tenant)s, %(id)s, %(agent_id)s::uuid, %(agent_type)s, %(task_description)s, %(status)s,
     %(continues_id)s, %(forked_from)s, %(paused_at)s, %(paused_until)s, %(pause_reason)s,
     %(resumed_at)s, %(metadata)s::jsonb, %(created_at)s, %(updated_at)s, %(recoveries)s,
-    %(project_dir)s)
+    %(project_dir)s, holdfast.first_token())
 ON CONFLICT (tenant, id) DO NOTHING
 RETURNING s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues_id, s.forked_from,
     s.paused_at, s.paused_until, s.pause_reason, s.resumed_at, s.metadata::text, s.created_at,

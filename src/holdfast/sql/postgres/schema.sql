@@ -761,6 +761,14 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- What the tokens of a new session's lease begin at; they rise from there. It is drawn, so that whoever
+-- held an erased session does not hold the next one with the same id.
+CREATE FUNCTION holdfast.first_token()
+RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT floor(random() * 1099511627776)::bigint;
+$$;
+
 -- Stores a session unless its id is taken, and tells which; its agent too, if the draft has one.
 CREATE FUNCTION holdfast.add_session(p_tenant text, p_session jsonb)
 RETURNS boolean
@@ -787,7 +795,7 @@ BEGIN
                                    lease_owner, lease_token, lease_since, lease_expires_at)
     VALUES (p_tenant, draft.id, draft.agent_id, draft.agent_type, draft.task_description,
             draft.continues_id, draft.forked_from, draft.project_dir, draft.metadata, moment, moment,
-            draft.lease_owner, CASE WHEN draft.lease_owner IS NULL THEN 0 ELSE 1 END,
+            draft.lease_owner, holdfast.first_token(),
             CASE WHEN draft.lease_owner IS NOT NULL THEN moment END,
             CASE WHEN draft.lease_owner IS NOT NULL
                  THEN moment + make_interval(secs => (p_session ->> 'lease_ttl')::double precision)
@@ -1886,4 +1894,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:aabf51de25bf4dfde1e094c391dec465f22f7ebc6c432dc09c76f0d007778229');
+    (1, 'sha256:075d4b89e2b5985446b72c1ea4ed9560fe47375b031a630e7d86a7eee112825b');

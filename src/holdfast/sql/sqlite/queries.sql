@@ -746,8 +746,8 @@ ORDER BY session_id, namespace, external_id;
 -- name: sqlite.transfer.session
 INSERT INTO sessions (tenant, id, agent_id, agent_type, task_description, status, continues_id,
     forked_from, paused_at, paused_until, pause_reason, resumed_at, metadata, created_at, updated_at,
-    recoveries, project_dir)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    recoveries, project_dir, lease_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: sqlite.transfer.checkpoint
 INSERT INTO session_checkpoints (tenant, id, session_id, agent_id, namespace, seq, external_id,

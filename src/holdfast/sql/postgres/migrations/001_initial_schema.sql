@@ -757,6 +757,14 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- What the tokens of a new session's lease begin at; they rise from there. It is drawn, so that whoever
+-- held an erased session does not hold the next one with the same id.
+CREATE FUNCTION holdfast.first_token()
+RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT floor(random() * 1099511627776)::bigint;
+$$;
+
 -- Stores a session unless its id is taken, and tells which; its agent too, if the draft has one.
 CREATE FUNCTION holdfast.add_session(p_tenant text, p_session jsonb)
 RETURNS boolean
@@ -783,7 +791,7 @@ BEGIN
                                    lease_owner, lease_token, lease_since, lease_expires_at)
     VALUES (p_tenant, draft.id, draft.agent_id, draft.agent_type, draft.task_description,
             draft.continues_id, draft.forked_from, draft.project_dir, draft.metadata, moment, moment,
-            draft.lease_owner, CASE WHEN draft.lease_owner IS NULL THEN 0 ELSE 1 END,
+            draft.lease_owner, holdfast.first_token(),
             CASE WHEN draft.lease_owner IS NOT NULL THEN moment END,
             CASE WHEN draft.lease_owner IS NOT NULL
                  THEN moment + make_interval(secs => (p_session ->> 'lease_ttl')::double precision)
@@ -1919,6 +1927,7 @@ DROP FUNCTION holdfast.check_fence(holdfast.sessions, bigint);
 DROP FUNCTION holdfast.create_session(text, jsonb);
 DROP FUNCTION holdfast.create_agent(text, jsonb);
 DROP FUNCTION holdfast.add_session(text, jsonb);
+DROP FUNCTION holdfast.first_token();
 DROP FUNCTION holdfast.add_agent(text, jsonb);
 DROP FUNCTION holdfast.lock_tenant(text, boolean);
 DROP FUNCTION holdfast.lock_out_writers(text);
