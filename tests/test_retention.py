@@ -53,6 +53,14 @@ def test_the_newest_resumable_one_stays_whatever_the_rule() -> None:
     assert removed(records, bounded(keep=1)) == {0, 2}
 
 
+def test_a_damaged_one_stays_in_nobodys_place() -> None:
+    decisions = plan_prune(
+        [record(0), record(1), record(2)], bounded(keep=1), now=NOW, quarantined={"id-2"}
+    )
+    assert [(one.record.seq, one.keep) for one in decisions] == [(2, True), (1, True), (0, False)]
+    assert decisions[1].reason == "newest resumable checkpoint of its session"
+
+
 @pytest.mark.row("S1-100", "S4-23", "S4-24")
 def test_manual_and_feature_ones_survive_age_and_bytes() -> None:
     records = [record(0, "manual"), record(1, "feature"), record(2), record(3)]

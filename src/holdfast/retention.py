@@ -2,13 +2,13 @@
 
 A put trims its own session as it goes (`trim_for` says what it may remove); `plan_prune` looks at
 everything at once and explains each decision before anything is removed. Both keep what must never
-go: the newest resumable checkpoint of a session and namespace, pinned ones, and the classes that are
-kept until somebody deletes them.
+go: the newest checkpoint of a session and namespace that can be resumed from, pinned ones, and the classes
+that are kept until somebody deletes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -89,9 +89,16 @@ class Decision:
 
 
 def plan_prune(
-    records: Iterable[CheckpointRecord], policy: Policy, *, now: datetime
+    records: Iterable[CheckpointRecord],
+    policy: Policy,
+    *,
+    now: datetime,
+    quarantined: Collection[str] = frozenset(),
 ) -> list[Decision]:
-    """Decide about all checkpoints, newest first. Nothing is removed here."""
+    """Decide about all checkpoints, newest first. Nothing is removed here.
+
+    The ``quarantined`` ones are damaged: none of them stays in the place of one to resume from.
+    """
     counts: dict[tuple[str, str, str], int] = {}
     anchored: set[tuple[str, str]] = set()
     decisions = []
@@ -101,7 +108,7 @@ def plan_prune(
             decisions.append(Decision(record, False, reason))
             continue
         line = (record.session_id, record.namespace)
-        newest = record.resumable and line not in anchored
+        newest = record.resumable and record.id not in quarantined and line not in anchored
         if newest:
             anchored.add(line)
         place = (*line, record.retention_class)

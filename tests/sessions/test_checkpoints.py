@@ -394,6 +394,24 @@ def test_a_dry_run_of_prune_explains_itself(manager: SessionManager, session: Se
     assert [one.name for one in session.list_checkpoints()] == ["mine", "s5", "s4"]
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [{"keep": 1}, {"max_age": timedelta(0)}, {"max_bytes": 0}],
+    ids=["keep", "max_age", "max_bytes"],
+)
+def test_prune_keeps_the_newest_good_checkpoint_below_damaged_ones(
+    manager: SessionManager, session: Session, bounds: dict[str, Any]
+) -> None:
+    names = ["old", "good", "bad", "worse"]
+    saved = [session.save_checkpoint(one, state={}, retention_class="step") for one in names]
+    manager.store.quarantine([one.id for one in saved[2:]])
+    session.close()
+    kept = [one.record.name for one in manager.prune(**bounds) if one.keep]
+    assert "good" in kept
+    assert "old" not in kept
+    assert manager.resume_session(session.id).latest_checkpoint(resumable=True).name == "good"
+
+
 def test_verify_reads_everything_back(manager: SessionManager, session: Session) -> None:
     for number in range(3):
         session.save_checkpoint(f"n{number}", state={"text": f"{number} " * 5000})

@@ -111,7 +111,8 @@ def prune(
             raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
     policy = policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
     records = store.list_checkpoints(CheckpointQuery())
-    decisions = plan_prune(records, policy, now=utc_now())
+    damaged = {one.id for one in store.list_checkpoints(CheckpointQuery(quarantined=True))}
+    decisions = plan_prune(records, policy, now=utc_now(), quarantined=damaged)
     if not dry_run:
         store.purge_expired()
         going = [one.record.id for one in decisions if not one.keep]
