@@ -241,6 +241,42 @@ def test_an_interrupt_around_the_commit_repeats_nothing_and_loses_nothing(
     assert file.words() == (["first", "other"] if after else ["other"])
 
 
+def test_a_writer_who_was_interrupted_leads_nobody(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One waits for a shared commit and is interrupted; the commit fails, and the others go on."""
+    interrupt, refuse = threading.Event(), True
+    wait = _Turn.wait
+
+    def interrupted(turn: _Turn, seconds: float = -1) -> bool:
+        if turn.work is not gone:
+            return wait(turn, seconds)
+        assert interrupt.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    def commit() -> bool:
+        nonlocal refuse
+        refused, refuse = refuse, False
+        if refused:
+            interrupt.set()
+            assert isinstance(leaving.exception(), KeyboardInterrupt)
+        return refused
+
+    monkeypatch.setattr(_Turn, "wait", interrupted)
+    file.connection.set_commit_hook(commit)
+    first, gone = Held("first"), adding("gone")
+    leading = file.write(first)
+    first.begun.wait(PATIENCE)
+    leaving = file.write(gone)
+    file.waiting(1)
+    other = file.write(adding("other"))
+    file.waiting(2)
+    first.let_go.set()
+    assert (leading.result(), other.result()) == ("first", "other")
+    assert file.write(adding("next"), patience=1).result() == "next"
+    assert sorted(file.words()) == ["first", "next", "other"]
+
+
 def test_a_commit_that_fails_is_everybodys_own_failure(file: File) -> None:
     refuse = True
     file.connection.set_commit_hook(lambda: refuse)

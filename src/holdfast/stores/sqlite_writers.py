@@ -30,15 +30,19 @@ _SQL: Final = queries("sqlite")
 
 
 class _Turn:
-    """One writer's work and what came of it. Who ``leads`` writes for those who wait as well."""
+    """One writer's work and what came of it. Who ``leads`` writes for those who wait as well.
 
-    __slots__ = ("_called", "alone", "done", "error", "leads", "result", "work")
+    ``left`` says that the writer is not there any more, done or interrupted.
+    """
+
+    __slots__ = ("_called", "alone", "done", "error", "leads", "left", "result", "work")
 
     def __init__(self, work: Work, *, alone: bool) -> None:
         self.work = work
         self.alone = alone
         self.leads = False
         self.done = False
+        self.left = False
         self.result: Any = None
         self.error: Exception | None = None
         self._called = threading.Lock()
@@ -114,6 +118,7 @@ class Writers:
     def _leave(self, turn: _Turn) -> None:
         """Let the next one lead. A writer who was interrupted leaves while others count on them."""
         with self._entry:
+            turn.left = True
             if turn in self._waiting:
                 self._waiting.remove(turn)
             elif turn.leads:
@@ -156,7 +161,7 @@ class Writers:
             self._tell(others, stored=stored)
 
     def _tell(self, others: list[_Turn], *, stored: bool) -> None:
-        """Let the others go if their work is stored; else let them write again, each alone."""
+        """Let the others go if their work is stored; else let those still there write again, each alone."""
         for other in others:
             other.done = stored
         if stored:
@@ -166,7 +171,7 @@ class Writers:
         for other in others:
             other.alone, other.error = True, None
         with self._entry:
-            self._waiting.extendleft(reversed(others))
+            self._waiting.extendleft(other for other in reversed(others) if not other.left)
 
     def _take(self, others: list[_Turn]) -> None:
         with self._entry:
