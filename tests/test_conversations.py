@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.conversations import Change, Conversations, Draft, Version, joined
-from holdfast.errors import InvalidConfiguration, InvalidIdentifier, StaleWriter
+from holdfast.errors import ForeignSession, InvalidConfiguration, InvalidIdentifier, StaleWriter
 from holdfast.model import CheckpointQuery
 from holdfast.stores import Store, open_store
 from tests.memory import holds
@@ -313,6 +313,20 @@ def test_what_another_face_stored_is_gone_on_from(conversations: Conversations) 
         session.save_checkpoint("by-hand", state={"items": ["by hand"]})
     conversations.change("t", adding("after"))
     assert items(conversations) == ["by hand", "after"]
+
+
+def test_only_its_own_part_of_anothers_session_is_erased(conversations: Conversations) -> None:
+    manager = SessionManager(conversations.store, workspace=False)
+    with manager.create_session("me", session_id="t") as session:
+        session.save_checkpoint("kept", state={}, pinned=True)
+    conversations.change("t", adding(1), namespace="runs")
+    for namespace in (None, ""):
+        with pytest.raises(ForeignSession, match=r"session t .* type me"):
+            conversations.erase("t", namespace)
+    assert items(conversations, namespace="runs") == [1]
+    conversations.erase("t", "runs")
+    assert items(conversations, namespace="runs") is None
+    assert [one.name for one in session.list_checkpoints()] == ["kept"]
 
 
 def test_bad_ids_are_refused(conversations: Conversations) -> None:

@@ -181,11 +181,14 @@ class Conversations(Closing):
         return sorted({record.namespace for record in self._store.list_checkpoints(query)})
 
     def erase(self, thread_id: str, namespace: str | None = None) -> None:
-        """Erase a conversation, all namespaces or one, and content that nothing else refers to."""
+        """Erase a conversation, all namespaces or one, and content that nothing else refers to.
+
+        Raises `ForeignSession`, and erases nothing, where the id is that of another agent's session.
+        """
+        agent = thread_agent(self._store.tenant, self._kind)
         if namespace is None:
-            self._store.delete_session(thread_id)
+            self._store.delete_session(thread_id, agent_id=agent.id)
         else:
-            agent = thread_agent(self._store.tenant, self._kind)
             self._store.erase_threads([thread_id], namespace=namespace, agent_id=agent.id)
         self._recorders.forget_thread(thread_id)
         self._latest.remove_where(lambda key: key[0] == thread_id)

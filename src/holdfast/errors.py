@@ -43,6 +43,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   └── AmbiguousReference
     ├── ConflictError              it is there already, or somebody else was faster
     │   ├── SessionExists
+    │   ├── ForeignSession
     │   ├── AgentExists
     │   ├── CheckpointExists
     │   ├── CheckpointProtected
@@ -399,6 +400,12 @@ class SessionExists(ConflictError):
     """A session with this id exists already."""
 
     code = "session_exists"
+
+
+class ForeignSession(ConflictError):
+    """The session belongs to another agent than the one that was to erase it, or a part of it."""
+
+    code = "foreign_session"
 
 
 class AgentExists(ConflictError):

@@ -20,7 +20,13 @@ from holdfast import (
     SessionManager,
     SQLiteCheckpointSaver,
 )
-from holdfast.errors import CheckpointExists, ChunksMissing, DigestMismatch, InputError
+from holdfast.errors import (
+    CheckpointExists,
+    ChunksMissing,
+    DigestMismatch,
+    ForeignSession,
+    InputError,
+)
 from holdfast.model import CheckpointQuery, NewCheckpoint, PutResult
 from holdfast.savers import BaseCheckpointSaver, StoreCheckpointSaver
 from holdfast.stores import open_store
@@ -179,6 +185,17 @@ def test_the_session_manager_sees_the_same_threads(tmp_path: Path) -> None:
         assert agent.restore_checkpoint() == {"n": 3}
         agent.save_checkpoint("act", {"n": 4})
         assert [found.metadata.step for found in agent.get_checkpoint_history()] == [3, None, 2, 1]
+
+
+def test_a_session_that_is_no_thread_of_a_saver_is_not_erased(
+    saver: SQLiteCheckpointSaver, tmp_path: Path
+) -> None:
+    with SessionManager.open(tmp_path / "c.db", workspace=False) as manager:
+        with manager.create_session("me", session_id="mine") as session:
+            session.save_checkpoint("kept", state={})
+        with pytest.raises(ForeignSession, match=r"session mine .* type me"):
+            saver.delete_thread("mine")
+        assert [one.name for one in session.list_checkpoints()] == ["kept"]
 
 
 @pytest.mark.parametrize("url", ["", "sqlite:///x.db", "localhost"])

@@ -32,6 +32,7 @@ from holdfast.threads import (
     ThreadRecorders,
     check_cap,
     open_file,
+    thread_agent,
     thread_checkpoint,
     thread_session,
 )
@@ -168,8 +169,12 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
                 yield CheckpointSummary(_config(record), _metadata(record), _parent(record))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread, and at once the content that nothing else refers to."""
-        self._store.delete_session(CheckpointConfig(thread_id).thread_id)
+        """Erase a thread, and at once the content that nothing else refers to.
+
+        Raises `ForeignSession`, and erases nothing, where the id is that of another agent's session.
+        """
+        agent = thread_agent(self._store.tenant, _KIND)
+        self._store.delete_session(CheckpointConfig(thread_id).thread_id, agent_id=agent.id)
         self._recorders.forget_thread(thread_id)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:

@@ -104,14 +104,15 @@ class SessionStore(ABC):
         """
 
     @abstractmethod
-    def delete_session(self, session_id: str) -> bool:
+    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
         """Erase a session: checkpoints, writes, logs, and every chunk that nothing refers to then.
 
         Its agent goes too unless somebody needs it, and what went on from it says so no more.
         Chunks that were left over before go too, as with `gc`: a writer who remembers an index chunk
         relies on what is below it, so one may never be removed without the other. Where an index
         chunk is unreadable no chunk is removed. Nor does this object remember any chunk that it has
-        read. Returns false when there is no such session.
+        read. Returns false when there is no such session. With ``agent_id`` raises `ForeignSession`, and
+        erases nothing, if the session is another agent's.
         """
 
     @abstractmethod
@@ -119,7 +120,9 @@ class SessionStore(ABC):
         """Erase what a namespace holds in some sessions, and chunks as `delete_session` does.
 
         A session of that agent that is left without checkpoints, writes and effects goes too. Sessions that
-        do not exist are no error. Returns how many checkpoints there were.
+        do not exist are no error. Returns how many checkpoints there were. The namespace "" is a session's
+        own line of work: raises `ForeignSession`, and erases nothing, if that is another agent's. Any other
+        belongs to whoever uses it, in sessions of others too.
         """
 
     @abstractmethod

@@ -55,6 +55,7 @@ from holdfast.stores.memory_tables import (
 )
 from holdfast.stores.rules import (
     SEALED_MARK,
+    foreign_session,
     key_required,
     new_session_record,
     refuse_change,
@@ -161,12 +162,16 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                 session.document = merged_text(session.document, merged)
             return session_record(session)
 
-    def delete_session(self, session_id: str) -> bool:
+    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
         check_filter(session_id, "session id", str)
+        check_filter("" if agent_id is None else agent_id, "agent id", str)
         with self._open(), self._forgetting():
-            session = self._sessions.pop(session_id, None)
+            session = self._sessions.get(session_id)
             if session is None:
                 return False
+            if agent_id is not None:
+                _refuse_foreign(session, agent_id)
+            del self._sessions[session_id]
             snapshots = snapshots_of(session)
             for line in list(session.lines.values()):
                 for checkpoint in line.stored:
@@ -209,7 +214,11 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         check_filter(agent_id, "agent id", str)
         with self._open(), self._forgetting():
             erased = 0
-            found = [self._sessions[one] for one in set(session_ids) if one in self._sessions]
+            found = [
+                self._sessions[one] for one in sorted(set(session_ids) & self._sessions.keys())
+            ]
+            for session in found if not namespace else ():
+                _refuse_foreign(session, agent_id)
             snapshots: set[str] = set()
             for session in found:
                 snapshots |= snapshots_of(session)
@@ -372,3 +381,9 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         if key is not None:
             found = [line for line in found if key in (line.data or {})]
         return found[start : None if limit is None else start + limit]
+
+
+def _refuse_foreign(session: Session, agent_id: str) -> None:
+    """Raise `ForeignSession` unless the session is that agent's."""
+    if session.record.agent_id != agent_id.lower():
+        raise foreign_session(session.record.id, session.record.agent_type)

@@ -149,9 +149,10 @@ class PostgresSessions(PostgresChain):
             # What stood against it is gone by now.
         return parse_session(rows[0])
 
-    def delete_session(self, session_id: str) -> bool:
+    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
         check_filter(session_id, "session id", str)
-        [(erased,)] = self._erase("sessions.delete", id=session_id)
+        check_filter("" if agent_id is None else agent_id, "agent id", str)
+        [(erased,)] = self._erase("sessions.delete", id=session_id, agent_id=agent_id)
         return bool(erased)
 
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:

@@ -16,6 +16,7 @@ import orjson
 
 from holdfast.errors import (
     CheckpointBusy,
+    ForeignSession,
     IllegalTransition,
     InvalidIdentifier,
     KeyRequired,
@@ -153,6 +154,14 @@ def lease_busy(lease: Lease) -> CheckpointBusy:
         f"{lease.since:%Y-%m-%d %H:%M:%S} UTC and until {lease.expires_at:%H:%M:%S} UTC. Nothing was "
         f"written: let its holder finish, or take it over",
         lease,
+    )
+
+
+def foreign_session(session_id: str, agent_type: str) -> ForeignSession:
+    """Return the refusal of an agent that would erase what is another's."""
+    return ForeignSession(
+        f"session {session_id} belongs to another agent, of the type {agent_type}. Nothing was erased: "
+        f"do it where the session was made, or with `holdfast erase`"
     )
 
 

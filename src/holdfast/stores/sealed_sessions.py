@@ -130,9 +130,9 @@ class SealedSessions(SealedAccess):
             )
         )
 
-    def delete_session(self, session_id: str) -> bool:
+    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
         with self._forgetting():
-            return self.inner.delete_session(session_id)
+            return self.inner.delete_session(session_id, agent_id=agent_id)
 
     def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
         with self._forgetting():

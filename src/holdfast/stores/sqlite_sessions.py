@@ -35,7 +35,7 @@ from holdfast.stores.checks import (
     document_text,
     merged_text,
 )
-from holdfast.stores.rules import first_token, lease_lost, refuse_change
+from holdfast.stores.rules import first_token, foreign_session, lease_lost, refuse_change
 from holdfast.stores.sqlite_access import all_rows, narrow, text_list
 from holdfast.stores.sqlite_agents import SqliteAgents
 from holdfast.stores.sqlite_chain import SqliteChain
@@ -195,13 +195,16 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
         created = self._insert_session(connection, draft)
         return created.agent_id, created.status, 0, GENESIS
 
-    def delete_session(self, session_id: str) -> bool:
+    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
         check_filter(session_id, "session id", str)
+        check_filter("" if agent_id is None else agent_id, "agent id", str)
 
         def erase(connection: apsw.Connection) -> bool:
             found = self._session_row(connection, session_id)
             if found is None:
                 return False
+            if agent_id is not None:
+                self._refuse_foreign(connection, text_list([session_id]), agent_id)
             snapshots = self._snapshots_of(connection, text_list([session_id]))
             connection.execute(SQL["sessions.delete"], (self.tenant, session_id))
             connection.execute(SQL["sqlite.erase.links"], (self.tenant, session_id))
@@ -220,6 +223,8 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
         def erase(connection: apsw.Connection) -> int:
             if not all_rows(connection, "sqlite.erase.found", (self.tenant, sessions)):
                 return 0
+            if not namespace:
+                self._refuse_foreign(connection, sessions, agent_id)
             snapshots = self._snapshots_of(connection, sessions)
             part = (self.tenant, sessions, namespace)
             erased = self._bury(connection, all_rows(connection, "sqlite.erase.checkpoints", part))
@@ -231,6 +236,12 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
             return erased
 
         return self._erase(erase)
+
+    def _refuse_foreign(self, connection: apsw.Connection, sessions: str, agent_id: str) -> None:
+        """Raise `ForeignSession` if one of these sessions (as JSON) is not that agent's."""
+        values = (self.tenant, sessions, agent_id.lower())
+        for session_id, agent_type in all_rows(connection, "sqlite.erase.foreign", values):
+            raise foreign_session(session_id, agent_type)
 
     def erase_tenant(self) -> int:
         def erase(connection: apsw.Connection) -> int:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.errors import CheckpointNotFound, ChunksMissing, StoreClosed
+from holdfast.errors import CheckpointNotFound, ChunksMissing, ForeignSession, StoreClosed
+from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, NewCheckpoint, SessionRecord
 from holdfast.state.refs import digest_of, pack_refs, unpack_refs
 from holdfast.stores.base import Store
@@ -156,6 +157,28 @@ class UpkeepContract(Contract):
         assert store.total_bytes() == 0
         assert store.erase_threads(ids, namespace="staying", agent_id=agent_id) == 0
         assert store.erase_threads([], namespace="", agent_id=agent_id) == 0
+
+    def test_a_session_of_another_agent_is_not_erased(self, store: Store) -> None:
+        mine, theirs = (store.create_session(session()) for _ in range(2))
+        for owner in (mine, theirs):
+            store.put(checkpoint(owner.id, "kept", contents=[owner.id.encode() * 9]))
+            store.put_writes(session(id=owner.id), "", "e", [write()])
+
+        def everything() -> list[object]:
+            writes = [store.list_writes(one.id, "", ["e"]) for one in (mine, theirs)]
+            return [store.list_sessions(), store.list_checkpoints(CheckpointQuery()), *writes]
+
+        before = everything()
+        for agent_id in (mine.agent_id, new_id(), "no id", ""):
+            with pytest.raises(ForeignSession, match=theirs.id) as refused:
+                store.delete_session(theirs.id, agent_id=agent_id)
+            assert theirs.agent_type in str(refused.value)
+        with pytest.raises(ForeignSession, match=theirs.id):
+            store.erase_threads([mine.id, theirs.id], namespace="", agent_id=mine.agent_id)
+        assert everything() == before
+        assert store.delete_session("unknown", agent_id=mine.agent_id) is False
+        assert store.delete_session(mine.id, agent_id=mine.agent_id.upper()) is True
+        assert store.delete_session(theirs.id) is True
 
     def test_erasing_threads_takes_pending_writes_of_no_checkpoint(self, store: Store) -> None:
         owner = session()

@@ -20,6 +20,7 @@ from langgraph.graph import END, START, StateGraph
 from holdfast import SessionManager
 from holdfast.errors import (
     CheckpointBusy,
+    ForeignSession,
     InvalidFilter,
     SessionExists,
     SessionNotFound,
@@ -347,6 +348,22 @@ class TestThreads:
         saver.delete_thread("t")
         assert saver.store.total_bytes() == 0
         assert saver.get_tuple(at()) is None
+
+    @pytest.mark.parametrize("strategy", ["keep_latest", "delete"])
+    def test_a_session_that_is_no_thread_of_a_graph_is_left_alone(
+        self, saver: HoldfastSaver, strategy: str
+    ) -> None:
+        chain(saver, *"abc")
+        session = SessionManager(saver.store, workspace=False).create_session("me", session_id="s")
+        for number in range(2):
+            session.save_checkpoint(f"n{number}", state={"n": number})
+        with pytest.raises(ForeignSession, match=r"session s .* type me\."):
+            saver.delete_thread("s")
+        with pytest.raises(ForeignSession, match="session s "):
+            saver.prune(["t", "s"], strategy=strategy)
+        assert [one.name for one in session.list_checkpoints()] == ["n1", "n0"]
+        assert session.save_checkpoint("n2", state={}).name == "n2"
+        assert ids(saver, at()) == ["c", "b", "a"]
 
     def test_pruning_keeps_the_last_of_each_namespace(self, saver: HoldfastSaver) -> None:
         chain(saver, *"abcd")

@@ -50,7 +50,14 @@ from holdfast.savers.values import ThreadInfo
 from holdfast.sessions import SessionManager
 from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
-from holdfast.threads import ThreadRecorders, check_cap, thread_checkpoint, thread_session
+from holdfast.stores.rules import foreign_session
+from holdfast.threads import (
+    ThreadRecorders,
+    check_cap,
+    thread_agent,
+    thread_checkpoint,
+    thread_session,
+)
 
 KIND: Final = "langgraph"
 _VERSION: Final = re.compile(r"(\d+)(\..*)?", re.DOTALL)
@@ -88,6 +95,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             self._store = store
         else:
             self._store = open_store(store, tenant=tenant)
+        self._agent_id = thread_agent(self._store.tenant, KIND).id
         self._values = values
         self._reader = Reader(self._store, values)
         self._recorders = ThreadRecorders()
@@ -307,19 +315,23 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         return list_threads(self._store)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread in all its namespaces, and at once what nothing else refers to."""
+        """Erase a thread in all its namespaces, and at once what nothing else refers to.
+
+        Raises `ForeignSession`, and erases nothing, where the id is that of another agent's session.
+        """
         thread_id = thread_of(thread_id)
-        self._store.delete_session(thread_id)
+        self._store.delete_session(thread_id, agent_id=self._agent_id)
         self._forget([thread_id])
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of runs, in all threads, with their pending writes.
+        """Erase the checkpoints of runs, in all threads of graphs, with their pending writes.
 
         What a delta channel of a later checkpoint still needs stays.
         """
         gone: dict[str, set[str]] = {}
         for run_id in run_ids:
-            for record in self._store.list_checkpoints(CheckpointQuery(run_id=run_id)):
+            query = CheckpointQuery(run_id=run_id, agent_id=self._agent_id)
+            for record in self._store.list_checkpoints(query):
                 gone.setdefault(record.session_id, set()).add(record.id)
         for thread_id, ids in gone.items():
             records = self._store.list_checkpoints(CheckpointQuery(session_id=thread_id))
@@ -354,7 +366,8 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
 
         ``keep_latest`` keeps the newest one of each namespace, ``keep_last=N`` the newest N, and
         ``delete`` none. What is kept keeps all that it needs: its pending writes, interrupts among
-        them, and the ancestors that its delta channels are computed from.
+        them, and the ancestors that its delta channels are computed from. Raises `ForeignSession`, and
+        removes nothing, where one of them is another agent's session.
         """
         if strategy not in ("keep_latest", "delete"):
             raise InvalidFilter(f"strategy must be keep_latest or delete: {strategy!r}")
@@ -363,19 +376,27 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         if isinstance(thread_ids, str):
             raise InvalidIdentifier(f"prune takes a list of threads, not one: {thread_ids!r:.80}")
         threads = [thread_of(thread_id) for thread_id in thread_ids]
+        self._refuse_foreign(threads)
         if strategy == "delete":
             for thread_id in threads:
                 self.delete_thread(thread_id)
             return
         removed = 0
         for thread_id in threads:
-            records = self._store.list_checkpoints(CheckpointQuery(session_id=thread_id))
+            query = CheckpointQuery(session_id=thread_id, agent_id=self._agent_id)
+            records = self._store.list_checkpoints(query)
             kept = pruning.newest_of_each(records, keep_last or 1)
             surplus = pruning.surplus(records, keep=kept)
             removed += self._store.delete_checkpoints(surplus, spare_restoring=True)
         if removed:
             self._store.gc()
             self._forget(threads)
+
+    def _refuse_foreign(self, thread_ids: Iterable[str]) -> None:
+        for thread_id in thread_ids:
+            found = self._store.find_session(thread_id)
+            if found is not None and found.agent_id != self._agent_id:
+                raise foreign_session(thread_id, found.agent_type)
 
     # LangGraph's other wishes --------------------------------------------------------------------
 

@@ -169,7 +169,7 @@ SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues
 FROM marked AS s;
 
 -- name: sessions.delete
-SELECT erased FROM holdfast.sweep(%(tenant)s, %(id)s, false);
+SELECT erased FROM holdfast.sweep(%(tenant)s, %(id)s, false, %(agent_id)s::text);
 
 -- name: sessions.usage
 SELECT s.id, count(c.id), coalesce(sum(c.size_bytes), 0)::bigint,

@@ -13,7 +13,7 @@
 --   HF010 workspace pack missing                          HF011 workspace packs in a circle
 --   HF012 already resumed      HF013 nothing to go on from
 --   HF014 lease lost           HF015 session is held      HF016 session is completed
---   HF017 stale writer
+--   HF017 stale writer         HF018 session of another agent
 
 DO $$ BEGIN EXECUTE 'CREATE SCHEMA IF NOT EXISTS ' || rtrim('holdfast.', '.'); END $$;
 
@@ -1755,11 +1755,29 @@ BEGIN
                         WHERE child.tenant = p_tenant AND child.parent_id = a.id);
 END $$;
 
--- Removes chunks that nothing refers to; with p_session it first erases that session. The long look
--- happens without the lock. Under it follows what has become referenced since, and then the whole
--- removal, so nobody ever sees an index chunk without the chunks below it.
+-- Refuses to erase what is another agent's. Needs the tenant's lock.
+CREATE FUNCTION holdfast.refuse_foreign(p_tenant text, p_sessions text[], p_agent text)
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    foreign_one record;
+BEGIN
+    SELECT s.id, s.agent_type INTO foreign_one FROM holdfast.sessions AS s
+     WHERE s.tenant = p_tenant AND s.id = ANY (p_sessions)
+       AND s.agent_id::text IS DISTINCT FROM lower(p_agent)
+     ORDER BY s.id LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'session % belongs to another agent, of the type %. Nothing was erased: do it '
+            'where the session was made, or with `holdfast erase`', foreign_one.id,
+            foreign_one.agent_type USING ERRCODE = 'HF018';
+    END IF;
+END $$;
+
+-- Removes chunks that nothing refers to; with p_session it first erases that session, with p_agent only
+-- if it is that agent's. The long look happens without the lock. Under it follows what has become referenced
+-- since, and then the whole removal, so nobody ever sees an index chunk without the chunks below it.
 CREATE FUNCTION holdfast.sweep(
-    p_tenant text, p_session text, p_dry_run boolean,
+    p_tenant text, p_session text, p_dry_run boolean, p_agent text DEFAULT NULL,
     OUT chunks bigint, OUT bytes bigint, OUT writes bigint, OUT erased boolean
 )
 LANGUAGE plpgsql AS $$
@@ -1807,6 +1825,9 @@ BEGIN
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
     IF p_session IS NOT NULL THEN
+        IF p_agent IS NOT NULL THEN
+            PERFORM holdfast.refuse_foreign(p_tenant, ARRAY[p_session], p_agent);
+        END IF;
         snapshots := holdfast.snapshots_of(p_tenant, ARRAY[p_session]);
         DELETE FROM holdfast.sessions AS s WHERE s.tenant = p_tenant AND s.id = p_session
         RETURNING s.agent_id INTO worker;
@@ -1830,8 +1851,9 @@ BEGIN
 END $$;
 
 -- Erases what one namespace holds in some threads, and at once all content that nothing refers to
--- then, what was trimmed before included. A thread of p_agent that is left empty goes too. Below an
--- unreadable index chunk anything may be needed: then all chunks stay, as when a session is erased.
+-- then, what was trimmed before included. A thread of p_agent that is left empty goes too. The namespace ''
+-- is a session's own line of work, which another agent may not erase. Below an unreadable index chunk
+-- anything may be needed: then all chunks stay, as when a session is erased.
 CREATE FUNCTION holdfast.erase_threads(
     p_tenant text, p_threads text[], p_namespace text, p_agent uuid
 )
@@ -1852,6 +1874,9 @@ BEGIN
       FROM holdfast.find_dead(p_tenant, p_threads, p_namespace, '-infinity') AS f;
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
+    IF p_namespace = '' THEN
+        PERFORM holdfast.refuse_foreign(p_tenant, p_threads, p_agent::text);
+    END IF;
     snapshots := holdfast.snapshots_of(p_tenant, p_threads);
     erased := holdfast.remove_checkpoints(
         p_tenant, ARRAY(
@@ -1894,4 +1919,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:075d4b89e2b5985446b72c1ea4ed9560fe47375b031a630e7d86a7eee112825b');
+    (1, 'sha256:432e8f13e7569d84fbb8de99edcc94ae79fc307e9027b21d418dd9f678269dd3');

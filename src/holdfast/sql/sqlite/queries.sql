@@ -682,6 +682,10 @@ DELETE FROM agents WHERE tenant = ?1
 -- name: sqlite.erase.found
 SELECT id FROM sessions WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1;
 
+-- name: sqlite.erase.foreign
+SELECT id, agent_type FROM sessions
+WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) AND agent_id <> ? ORDER BY id LIMIT 1;
+
 -- name: sqlite.erase.checkpoints
 DELETE FROM session_checkpoints
 WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?)) AND namespace = ?

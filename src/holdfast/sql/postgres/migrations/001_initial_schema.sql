@@ -11,7 +11,7 @@
 --   HF010 workspace pack missing                          HF011 workspace packs in a circle
 --   HF012 already resumed      HF013 nothing to go on from
 --   HF014 lease lost           HF015 session is held      HF016 session is completed
---   HF017 stale writer
+--   HF017 stale writer         HF018 session of another agent
 
 -- What every put checks has its check in a type, which a connection reads once. That of a table is read
 -- from the catalog again by each statement.
@@ -1751,11 +1751,29 @@ BEGIN
                         WHERE child.tenant = p_tenant AND child.parent_id = a.id);
 END $$;
 
--- Removes chunks that nothing refers to; with p_session it first erases that session. The long look
--- happens without the lock. Under it follows what has become referenced since, and then the whole
--- removal, so nobody ever sees an index chunk without the chunks below it.
+-- Refuses to erase what is another agent's. Needs the tenant's lock.
+CREATE FUNCTION holdfast.refuse_foreign(p_tenant text, p_sessions text[], p_agent text)
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    foreign_one record;
+BEGIN
+    SELECT s.id, s.agent_type INTO foreign_one FROM holdfast.sessions AS s
+     WHERE s.tenant = p_tenant AND s.id = ANY (p_sessions)
+       AND s.agent_id::text IS DISTINCT FROM lower(p_agent)
+     ORDER BY s.id LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'session % belongs to another agent, of the type %. Nothing was erased: do it '
+            'where the session was made, or with `holdfast erase`', foreign_one.id,
+            foreign_one.agent_type USING ERRCODE = 'HF018';
+    END IF;
+END $$;
+
+-- Removes chunks that nothing refers to; with p_session it first erases that session, with p_agent only
+-- if it is that agent's. The long look happens without the lock. Under it follows what has become referenced
+-- since, and then the whole removal, so nobody ever sees an index chunk without the chunks below it.
 CREATE FUNCTION holdfast.sweep(
-    p_tenant text, p_session text, p_dry_run boolean,
+    p_tenant text, p_session text, p_dry_run boolean, p_agent text DEFAULT NULL,
     OUT chunks bigint, OUT bytes bigint, OUT writes bigint, OUT erased boolean
 )
 LANGUAGE plpgsql AS $$
@@ -1803,6 +1821,9 @@ BEGIN
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
     IF p_session IS NOT NULL THEN
+        IF p_agent IS NOT NULL THEN
+            PERFORM holdfast.refuse_foreign(p_tenant, ARRAY[p_session], p_agent);
+        END IF;
         snapshots := holdfast.snapshots_of(p_tenant, ARRAY[p_session]);
         DELETE FROM holdfast.sessions AS s WHERE s.tenant = p_tenant AND s.id = p_session
         RETURNING s.agent_id INTO worker;
@@ -1826,8 +1847,9 @@ BEGIN
 END $$;
 
 -- Erases what one namespace holds in some threads, and at once all content that nothing refers to
--- then, what was trimmed before included. A thread of p_agent that is left empty goes too. Below an
--- unreadable index chunk anything may be needed: then all chunks stay, as when a session is erased.
+-- then, what was trimmed before included. A thread of p_agent that is left empty goes too. The namespace ''
+-- is a session's own line of work, which another agent may not erase. Below an unreadable index chunk
+-- anything may be needed: then all chunks stay, as when a session is erased.
 CREATE FUNCTION holdfast.erase_threads(
     p_tenant text, p_threads text[], p_namespace text, p_agent uuid
 )
@@ -1848,6 +1870,9 @@ BEGIN
       FROM holdfast.find_dead(p_tenant, p_threads, p_namespace, '-infinity') AS f;
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
+    IF p_namespace = '' THEN
+        PERFORM holdfast.refuse_foreign(p_tenant, p_threads, p_agent::text);
+    END IF;
     snapshots := holdfast.snapshots_of(p_tenant, p_threads);
     erased := holdfast.remove_checkpoints(
         p_tenant, ARRAY(
@@ -1893,7 +1918,8 @@ END $$;
 
 DROP FUNCTION holdfast.erase_tenant(text);
 DROP FUNCTION holdfast.erase_threads(text, text[], text, uuid);
-DROP FUNCTION holdfast.sweep(text, text, boolean);
+DROP FUNCTION holdfast.sweep(text, text, boolean, text);
+DROP FUNCTION holdfast.refuse_foreign(text, text[], text);
 DROP FUNCTION holdfast.forget_sessions(text, text[], uuid[]);
 DROP FUNCTION holdfast.snapshots_of(text, text[]);
 DROP FUNCTION holdfast.remove_dead(text, bytea[], bytea[], xid, timestamptz);
