@@ -476,6 +476,19 @@ class TestThreads:
         assert kept in found.checkpoint["channel_values"]["text"]
 
 
+def test_of_all_threads_only_those_of_graphs_are_listed(saver: HoldfastSaver) -> None:
+    chain(saver, "a")
+    manager = SessionManager(saver.store, workspace=False)
+    with manager.create_session("me") as session:
+        session.save_checkpoint("first", state={"k": 1})
+    chain(saver, "b", thread_id="other")
+    assert ids(saver, None) == ["b", "a"]
+    assert ids(saver, None, limit=1) == ["b"]
+    assert ids(saver, None, filter={"step": {"no": 1}}) == []
+    cursor: Any = {"configurable": {"checkpoint_id": "b"}}
+    assert ids(saver, None, before=cursor) == ["a"]
+
+
 class TestOpening:
     def test_it_closes_what_it_opened_and_nothing_else(self, tmp_path: Path) -> None:
         with HoldfastSaver(tmp_path / "a.db") as saver:

@@ -30,10 +30,11 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 class Reader:
-    """Reads the threads of one store."""
+    """Reads the threads of one store, which are sessions of one agent among others."""
 
-    def __init__(self, store: Store, values: Values) -> None:
+    def __init__(self, store: Store, values: Values, agent_id: str) -> None:
         self._store = store
+        self._agent_id = agent_id
         self._values = values
         self.prototypes = Prototypes(values)
 
@@ -50,7 +51,7 @@ class Reader:
         before: CheckpointRecord | str | None,
         limit: int | None,
     ) -> Iterator[Sequence[CheckpointRecord]]:
-        """Yield records, newest first, page by page.
+        """Yield records, newest first, page by page; without a place those of all threads.
 
         ``before`` is a record, or the id of a checkpoint that was never stored, or no longer is: then
         ids are compared, which grow with time.
@@ -71,6 +72,8 @@ class Reader:
                     session_id=None if place is None else place.thread_id,
                     namespace=None if place is None else place.namespace,
                     external_id=None if place is None else place.checkpoint_id,
+                    # Other sessions hold other things than checkpoints of graphs.
+                    agent_id=self._agent_id if place is None else None,
                     metadata=plain,
                     before_seq=position,
                     limit=size,

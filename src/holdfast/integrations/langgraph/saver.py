@@ -97,7 +97,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             self._store = open_store(store, tenant=tenant)
         self._agent_id = thread_agent(self._store.tenant, KIND).id
         self._values = values
-        self._reader = Reader(self._store, values)
+        self._reader = Reader(self._store, values, self._agent_id)
         self._recorders = ThreadRecorders()
         # An object of its own: what runs remember outlives the saver, and must not keep it.
         self._runs = Runs()
@@ -293,6 +293,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             CheckpointQuery(
                 session_id=thread_id,
                 namespace=names.get("checkpoint_ns"),
+                agent_id=self._agent_id if thread_id is None else None,
                 external_id=checkpoint_id,
                 limit=1,
             )
