@@ -6,7 +6,8 @@ cut off or mistaken for dead finds out at its next write. What is here keeps a l
 its holder lives, and tells a dead holder from a live one where that can be known.
 
 The owner of a lease is a process, unless another name was given. All managers of a process are therefore
-one owner: they share the lease of a session, and the last one to let go gives it back. An owner named
+one owner: they share the lease of a session, and the last one to let go gives it back; what nobody can reach
+any more does not count. An owner named
 ``agent:<kind>:<id>`` stands for many short processes, so no single one of them gives its lease back.
 """
 
@@ -124,7 +125,10 @@ class Hold:
         self._leases.release(self, whole=whole, unused=unused)
 
     def abandon(self) -> None:
-        """Let the heartbeat give it back; for the garbage collector, which must not wait."""
+        """Let the heartbeat give it back, or the next of this owner to let go; nothing waits here.
+
+        It is for the garbage collector.
+        """
         self.abandoned = True
 
 
@@ -199,7 +203,7 @@ class Leases:
 
     def _keep(self, key: _Key, token: int, taken_from: Lease | None) -> Hold:
         hold = Hold(self, key, token, taken_from)
-        _together.add(key)
+        _together.add(hold)
         with self._lock:
             self._holds[hold] = None
             if self._thread is None:
@@ -220,7 +224,7 @@ class Leases:
             del self._holds[hold]
             hold.released = True
         with _together.one(hold._key):
-            last = _together.remove(hold._key)
+            last = _together.remove(hold)
             if (last and (unused or not self._shared)) if whole is None else whole:
                 self._store.release_lease(hold.session_id, hold.token)
 
@@ -284,7 +288,10 @@ def _beat(leases: weakref.ref[Leases], stop: threading.Event, interval: timedelt
 
 
 class _Together:
-    """How often this process holds each lease, over all managers and session objects."""
+    """What of this process holds each lease, over all managers and session objects.
+
+    A lease that was lost and taken again has another token, and is another lease.
+    """
 
     def __init__(self) -> None:
         self._stripes = [Lock() for _ in range(_STRIPES)]
@@ -292,23 +299,27 @@ class _Together:
         self._forget()
 
     def _forget(self) -> None:
-        self._counts: dict[_Key, int] = {}
+        # None of them is kept from being collected with its manager.
+        self._holds: dict[tuple[_Key, int], weakref.WeakSet[Hold]] = {}
 
     def one(self, key: _Key) -> Lock:
-        """Return the lock under which this lease is taken and given back."""
+        """Return the lock under which the leases of a session are taken and given back."""
         return self._stripes[hash(key) % _STRIPES]
 
-    def add(self, key: _Key) -> None:
+    def add(self, hold: Hold) -> None:
         with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + 1
+            self._holds.setdefault((hold._key, hold.token), weakref.WeakSet()).add(hold)
 
-    def remove(self, key: _Key) -> bool:
-        """Tell whether that was the last one."""
+    def remove(self, hold: Hold) -> bool:
+        """Tell whether that was the last one that somebody can still reach."""
+        lease = (hold._key, hold.token)
         with self._lock:
-            left = self._counts.pop(key, 1) - 1
-            if left > 0:
-                self._counts[key] = left
-            return left <= 0
+            holds = self._holds.get(lease, weakref.WeakSet())
+            holds.discard(hold)
+            if not all(one.abandoned for one in holds):
+                return False
+            self._holds.pop(lease, None)
+            return True
 
 
 _together: Final = _Together()

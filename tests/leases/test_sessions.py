@@ -117,6 +117,37 @@ def test_all_managers_of_a_process_are_one_owner(open_manager: Open) -> None:
     assert open_manager().store.list_leases() == []
 
 
+def test_an_object_that_nobody_can_reach_does_not_keep_the_lease(open_manager: Open) -> None:
+    first, second = open_manager(), open_manager()
+    session = first.create_session("a")
+    session.save_checkpoint("one", state={})
+    session = second.resume_session(session.id)
+    gc.collect()
+    session.close()
+    assert second.store.list_leases() == []
+    # The heartbeat gives up what was dropped, and takes nothing from whoever has it now.
+    with open_manager("another").resume_session(session.id) as others:
+        first._leases.beat()
+        assert others.save_checkpoint("two", state={}).name == "two"
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_a_lease_that_was_taken_again_is_given_back_beside_the_lost_one(
+    open_manager: Open, first: str
+) -> None:
+    manager = open_manager()
+    old = manager.create_session("a")
+    old.save_checkpoint("one", state={})
+    open_manager("another").resume_session(old.id, take_over=True).close()
+    new = manager.resume_session(old.id)
+    one, other = (old, new) if first == "old" else (new, old)
+    one.close()
+    assert new.is_held == (first == "old")
+    assert len(manager.store.list_leases()) == (1 if first == "old" else 0)
+    other.close()
+    assert manager.store.list_leases() == []
+
+
 def test_the_end_of_a_block_gives_a_session_back(open_manager: Open) -> None:
     manager = open_manager()
     with manager.create_session("a") as session:
