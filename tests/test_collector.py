@@ -41,6 +41,22 @@ def test_it_rests_in_the_block_and_goes_on_afterwards() -> None:
     assert gc.isenabled()
 
 
+def test_a_block_that_an_interrupt_kept_from_its_end_is_made_good_by_the_next() -> None:
+    try:
+        interrupted = collection_paused()
+        interrupted.__enter__()
+        with collection_paused():
+            pass
+        # It may still be at work, in another thread.
+        assert not gc.isenabled()
+        del interrupted
+        with collection_paused():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_a_program_that_does_without_it_is_left_so() -> None:
     gc.disable()
     try:

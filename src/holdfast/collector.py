@@ -9,41 +9,45 @@ from __future__ import annotations
 
 import gc
 import os
+import weakref
 from contextlib import AbstractContextManager
 
-_paused = False
+# Whoever has stopped the collector and is to let it go on.
+_pausing: weakref.ref[_Pause] | None = None
 
 
 def collection_paused() -> AbstractContextManager[None]:
     """Leave the collector alone for the length of the block, which should be short.
 
-    Blocks may be nested and may run in several threads: whoever found the collector at work lets it go on. Garbage
-    that arises meanwhile is collected afterwards.
+    Blocks may be nested and may run in several threads: whoever found the collector at work lets it go on. An
+    interrupt may come just when a block begins or ends, and keep it from doing so: the next block does it
+    instead. Garbage that arises meanwhile is collected afterwards.
     """
     return _Pause()
 
 
 class _Pause:
     # Every save has several: a class takes half the time of a generator.
-    __slots__ = ("_mine",)
+    __slots__ = ("__weakref__", "_mine")
 
     def __enter__(self) -> None:
-        global _paused
-        self._mine = gc.isenabled()
+        global _pausing
+        before = _pausing
+        self._mine = gc.isenabled() or (before is not None and before() is None)
         if self._mine:
-            _paused = True
+            _pausing = weakref.ref(self)
             gc.disable()
 
     def __exit__(self, *error: object) -> None:
-        global _paused
+        global _pausing
         if self._mine:
             gc.enable()
-            _paused = False
+            _pausing = None
 
 
 def _go_on() -> None:
     # A fork copies only the thread that forked: the one whose block is to end may not be in the child.
-    if _paused:
+    if _pausing is not None:
         gc.enable()
 
 
