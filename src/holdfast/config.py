@@ -97,6 +97,7 @@ __all__ = [
     "find_project_root",
     "key_in_environment",
     "load_config",
+    "project_of_database",
     "read_agent_context",
     "without_password",
 ]
@@ -284,6 +285,18 @@ def find_project_root(start: str | Path | None = None) -> Path:
         here = here.resolve()
     found = find_marked(str(here))
     return here if found is None else Path(found)
+
+
+def project_of_database(path: str | Path) -> Path | None:
+    """Return the project whose database a file is, there or yet to be made: it lies in its ``.agents``.
+
+    None for one that lies elsewhere: it may be of any project.
+    """
+    home = os.path.dirname(os.path.abspath(path))
+    for one in (home, os.path.realpath(home)):
+        if os.path.basename(one) == AGENTS_DIR:
+            return Path(os.path.dirname(one))
+    return None
 
 
 # Where each agent keeps its own settings: its variable for that, and the place under the home.

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from pathlib import Path
 
 import apsw
 import pytest
 
 from holdfast.aio import AsyncSessionManager
-from holdfast.errors import AgentExists, InvalidUrl, SchemaTooNew, SessionNotFound, StoreError
+from holdfast.errors import (
+    AgentExists,
+    InvalidUrl,
+    SchemaTooNew,
+    SessionNotFound,
+    StoreError,
+    WorkspaceRefused,
+)
 from tests.bundle.conftest import Open, state_digest, tree_digest, work
 from tests.bundle.test_round_trip import digests, rows_of
 
@@ -125,6 +133,68 @@ def test_copies_share_what_is_there_already(open_at: Open, tmp_path: Path) -> No
     assert theirs.store.total_bytes() == before
     there = theirs.get_session(fork.id).latest_checkpoint()
     assert state_digest(there.state) == state_digest(session.get_checkpoint("save 3").state)
+
+
+@pytest.mark.parametrize("here", ["a", "b", "c"])
+def test_files_go_to_the_project_whose_database_it_is(
+    open_at: Open, tmp_path: Path, here: str
+) -> None:
+    ours, theirs = open_at("a"), open_at("b")
+    session = work(ours)
+    tree = tree_digest(ours.project_dir)
+    # Whichever of them the copy is made in, or a third one: its own private store stays as it is.
+    between = open_at(here, str(tmp_path / "a" / ".agents" / "sessions.db"))
+    target = tmp_path / "b" / ".agents" / "sessions.db"
+    [_, looked] = between.copy_to(target, dry_run=True)
+    [_, report] = between.copy_to(target)
+    assert (report.outcome, report.snapshots) == (looked.outcome, looked.snapshots) == ("copied", 3)
+    assert not (tmp_path / "c" / ".agents").exists()
+    assert theirs.verify().ok
+    assert [one.outcome for one in between.copy_to(target)] == ["present", "present"]
+    found = theirs.latest_unfinished_session()
+    assert found.id == session.id
+    theirs.hold_session(found.id).rollback("feature")
+    assert tree_digest(theirs.project_dir) == tree
+
+
+def test_files_that_the_target_has_damaged_are_found_when_they_arrive(open_at: Open) -> None:
+    ours, theirs = open_at("a"), open_at("b")
+    for manager in (ours, theirs):
+        (manager.project_dir / "code.py").write_text("print(1)\n")
+        manager.create_session("tester").save_checkpoint("one", state={})
+    [blob] = [
+        one
+        for one in (theirs.project_dir / ".agents" / "workspace.git" / "objects").rglob("*")
+        if one.is_file() and zlib.decompress(one.read_bytes()).endswith(b"print(1)\n")
+    ]
+    blob.chmod(0o600)
+    blob.write_bytes(zlib.compress(b"blob 9\0print(2)\n"))
+    [report] = ours.copy_to(theirs.store.url)
+    assert (report.outcome, [one.code for one in report.damaged]) == (
+        "damaged",
+        ["snapshot_corrupt"],
+    )
+    assert len(theirs.list_sessions()) == 1
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_where_no_project_can_be_told_nothing_is_copied(
+    open_at: Open, tmp_path: Path, side: str
+) -> None:
+    ours, theirs = open_at("a"), open_at("b")
+    work(ours)
+    ours.copy_to(tmp_path / "loose.db")
+    if side == "source":
+        manager, target = open_at("b", str(tmp_path / "loose.db")), tmp_path / "new.db"
+    else:
+        manager, target = ours, theirs.project_dir / "new.db"
+    for dry_run in (True, False):
+        with pytest.raises(
+            WorkspaceRefused, match=r"--project-dir.* export and import.*--no-files"
+        ):
+            manager.copy_to(target, dry_run=dry_run)
+    assert not target.exists()
+    assert [one.outcome for one in manager.copy_to(target, files=False)] == ["copied", "copied"]
 
 
 def test_the_twins_do_the_same(tmp_path: Path) -> None:

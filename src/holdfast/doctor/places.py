@@ -21,20 +21,17 @@ from holdfast.config import AGENTS_DIR, Config, key_in_environment
 from holdfast.doctor.finding import Finding
 from holdfast.errors import InputError
 from holdfast.redaction.keys import FILE_NAME as REDACTION_KEY
-from holdfast.stores import file_in
+from holdfast.stores import file_of
 from holdfast.workspace.base import STORE as SNAPSHOTS
 
 _LITTLE_ROOM: Final = 512 * 1024 * 1024
-_NO_FILE: Final = ("memory:", "postgresql:", "postgres:")
 _BESIDE_A_DATABASE: Final = ("-wal", "-shm", "-journal")
 
 
 def stated_file(config: Config) -> Path | None:
     """Return the file that the store is in, as it was named; None where it is no file."""
-    if config.stated_url.startswith(_NO_FILE):
-        return None
     try:
-        return file_in(config.stated_url)[0]
+        return file_of(config.stated_url)
     except InputError:
         return None
 

@@ -8,6 +8,7 @@ sweep. With a store that several machines share, the snapshot's objects travel a
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.bundle.container import Sink
-from holdfast.config import WorkspaceSettings
+from holdfast.config import WorkspaceSettings, load_config
 from holdfast.errors import (
     IntegrityError,
     InvalidIdentifier,
@@ -46,6 +47,7 @@ from holdfast.workspace.repository import read_git_state
 GIT: Final = "git"
 FILES: Final = "workspace"
 _NAMED: Final = 1000
+_READ: Final = 1 << 20
 # What keeps files from being captured, but not the state from being saved.
 _Stays: Final = (WorkspaceUnavailable, WorkspaceTimeout, WorkspaceRefused)
 
@@ -127,11 +129,18 @@ class Capture:
     limits: Limits | None
     share: bool
 
-    def files(self, store: Store) -> ProjectFiles | None:
-        """Return the files for the sessions of a store; None where they are left alone."""
-        if not self.wanted:
-            return None
+    def files(self, store: Store) -> ProjectFiles:
+        """Return the files for the sessions of a store."""
         return ProjectFiles(store, self.project_dir, limits=self.limits, share=self.share)
+
+    def elsewhere(self, project_dir: Path) -> Capture:
+        """Return the same for another project, as its own settings say."""
+        if os.path.realpath(project_dir) == os.path.realpath(self.project_dir):
+            return self
+        settings = load_config(project_dir).workspace
+        return Capture(
+            project_dir, self.wanted and settings.capture, limits_from(settings), settings.share
+        )
 
 
 class ProjectFiles:
@@ -244,16 +253,32 @@ class ProjectFiles:
         self._send_all(commits)
 
     def take_over(self, source: ProjectFiles, commits: Sequence[str]) -> None:
-        """Have the files of snapshots that another store names, in the same project."""
-        for commit in commits:
-            source.fetch(commit)
-        self.workspace.hold(commits)
-        if self._share:
+        """Have the files of snapshots that another store names, in the same project or in another one."""
+        same = self.workspace.store_dir == source.workspace.store_dir
+        if same:
+            for commit in commits:
+                source.fetch(commit)
+        if same or all(self.workspace.has(commit) for commit in commits):
+            self.workspace.hold(commits)
+        else:
+            self._take_in_from(source, commits)
+        if self._share or not same:
             self._check(commits)
         self._send_all(commits)
 
+    def _take_in_from(self, source: ProjectFiles, commits: Sequence[str]) -> None:
+        with tempfile.TemporaryFile() as between:
+            size = source.pack_out(list(commits), between)
+            between.seek(0)
+            pack = iter(lambda: between.read(_READ), b"")
+            self.workspace.take_in(commits, pack, size=size)
+
+    def holds(self, commits: Iterable[str]) -> bool:
+        """Whether the files of all these snapshots can be had here."""
+        return self._share or all(self.workspace.has(commit) for commit in commits)
+
     def _check(self, commits: Sequence[str]) -> None:
-        """Hash what is about to leave: git packs wrong bytes too, and no one could unpack them."""
+        """Hash what is about to leave, or has arrived: git packs wrong bytes too, and no one could unpack them."""
         for one in self.workspace.verify(commits):
             raise SnapshotCorrupt(
                 f"the files of snapshot {one.commit[:12]} are damaged: {one.problem}"

@@ -52,8 +52,13 @@ class Surroundings:
     @property
     def place(self) -> str:
         """The project's directory, as sessions say where they were created."""
-        # A name need not be valid text, and only text can be stored.
-        return os.fsencode(self.project_dir.resolve()).decode("utf-8", "backslashreplace")
+        return place_of(self.project_dir)
+
+
+def place_of(project_dir: Path) -> str:
+    """Return a project's directory as its sessions name it."""
+    # A name need not be valid text, and only text can be stored.
+    return os.fsencode(project_dir.resolve()).decode("utf-8", "backslashreplace")
 
 
 class HeldSession:

@@ -96,7 +96,7 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
         self._around = Surroundings(
             policy=policy or Policy(),
             project_dir=project,
-            files=self._capture.files(store),
+            files=self._capture.files(store) if workspace else None,
             leases=self._leases,
             redaction=Redaction.of(
                 project, redaction or RedactionSettings(), redact=redact, rehydrate=rehydrate

@@ -85,6 +85,14 @@ class ImportReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """A way that files can take: from the project that has them to the one that gets them."""
+
+    theirs: ProjectFiles
+    ours: ProjectFiles
+
+
+@dataclass(frozen=True, slots=True)
 class CopyReport:
     """What came of copying one session.
 
@@ -261,24 +269,25 @@ def _exists(copy: SessionCopy) -> SessionExists:
 
 
 def copy_sessions(
-    source: tuple[Store, ProjectFiles | None],
-    target: tuple[Store, ProjectFiles | None],
+    source: Store,
+    target: Store,
     session_ids: Sequence[str],
     *,
-    files: bool = True,
+    between: Sequence[Between] | None,
+    place: str | None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[CopyReport]:
     """Copy sessions from one store into another, one after the other; see `SessionManager.copy_to`.
 
-    One that is erased meanwhile is passed over.
+    ``between`` are the projects that files may come from, the likeliest first, each with the one that they
+    go to: empty where files are left alone, None where they stay behind on purpose. ``place`` is the project
+    that the sessions are of from now on, if another. A session that is erased meanwhile is passed over.
     """
-    if files and (source[1] is None or target[1] is None):
-        _refuse_files(source[0], session_ids)
     for session_id in session_ids:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                report = _copy_one(source, target, session_id, files, dry_run, progress)
+                report = _copy_one(source, target, session_id, between, place, dry_run, progress)
                 if report is not None:
                     yield report
                 break
@@ -292,44 +301,45 @@ def copy_sessions(
 
 
 def _copy_one(
-    source: tuple[Store, ProjectFiles | None],
-    target: tuple[Store, ProjectFiles | None],
+    origin: Store,
+    store: Store,
     session_id: str,
-    files: bool,
+    between: Sequence[Between] | None,
+    place: str | None,
     dry_run: bool,
     progress: Progress | None,
 ) -> CopyReport | None:
-    (origin, their_files), (store, our_files) = source, target
     report = CopyReport(session_id, "damaged", 0, 0, 0, dry_run)
     delivered = False
     try:
         found = origin.read_session(session_id)
         if found is None:
             return None
-        commits = _commits(found) if files else []
-        if commits and (their_files is None or our_files is None):
-            raise _files_refused(session_id)
+        commits = _commits(found) if between is not None else []
+        way = _way_of(session_id, commits, between) if commits and between is not None else None
         report = replace(report, checkpoints=len(found.checkpoints), snapshots=len(commits))
         with _there(store):
             new = store.find_session(session_id) is None
         if new:
             # All of it is looked at before any of it leaves.
             damaged = [*verify_session(origin, found)]
-            if commits and their_files is not None:
-                damaged += damaged_files(their_files, found.checkpoints)
+            if way is not None:
+                damaged += damaged_files(way.theirs, found.checkpoints)
             if damaged:
                 return replace(report, damaged=tuple(damaged))
         move = move_from(origin, found)
+        if place is not None:
+            move = settled(move, place)
         report = replace(report, chunks=len(move.indexes) + len(move.leaves))
         with _there(store):
             same = is_same(store, move.copy, move.states)
         if same is not False and not dry_run:
             with ExitStack() as stack:
-                if commits and their_files is not None and our_files is not None:
-                    stack.enter_context(our_files.workspace.saving())
-                    our_files.take_over(their_files, commits)
+                if way is not None:
+                    stack.enter_context(way.ours.workspace.saving())
+                    way.ours.take_over(way.theirs, commits)
                 if same is None:
-                    required = bool(commits) and our_files is not None and our_files.shared
+                    required = way is not None and way.ours.shared
                     delivered = _deliver(move, store, pack_required=required, progress=progress)
     except IntegrityError as error:
         return replace(report, damaged=(Damage(None, error.code, str(error), session_id),))
@@ -342,14 +352,43 @@ def _copy_one(
     return replace(report, outcome=outcome)
 
 
-def _refuse_files(store: Store, session_ids: Sequence[str]) -> None:
-    """Raise `WorkspaceRefused` before anything is copied, if one of the sessions has files."""
+def _way_of(session_id: str, commits: Sequence[str], between: Sequence[Between]) -> Between:
+    """Return the first way on which all files of a session can be had, or else just the first."""
+    if not between:
+        raise _files_refused(session_id)
+    for way in between[:-1]:
+        if way.theirs.holds(commits):
+            return way
+    return between[-1]
+
+
+def refuse_lost_files(
+    store: Store, session_ids: Sequence[str], files: Sequence[ProjectFiles]
+) -> None:
+    """Raise `WorkspaceRefused` before anything is copied, if sessions have files and none of ``files`` has any.
+
+    One that is there shows that this is where files are: what others lack then is damage of theirs.
+    """
+    named = False
     for session_id in session_ids:
         # What is damaged is said when it is its turn.
         with suppress(IntegrityError):
-            listed = store.list_checkpoints(CheckpointQuery(session_id))
-            if any(one.workspace_commit for one in listed):
-                raise _files_refused(session_id)
+            for one in store.list_checkpoints(CheckpointQuery(session_id)):
+                if one.workspace_commit is None:
+                    continue
+                if not files:
+                    raise _files_refused(session_id)
+                if any(project.holds([one.workspace_commit]) for project in files):
+                    return
+                named = True
+    if named:
+        where = " or ".join(str(project.workspace.root) for project in files)
+        raise WorkspaceRefused(
+            f"the files of these sessions are not in the private store of {where}: they were captured in "
+            "another project. Nothing was written; name that one (project_dir=, --project-dir), let the "
+            "sessions travel with export and import, or leave the files out on purpose (files=False, "
+            "--no-files)"
+        )
 
 
 def _files_refused(session_id: str) -> WorkspaceRefused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.bundle import BundleReport
-from holdfast.config import load_config
+from holdfast.config import AGENTS_DIR, Config, load_config, project_of_database
 from holdfast.errors import (
     ExportRefused,
     HoldfastError,
@@ -18,19 +19,23 @@ from holdfast.errors import (
     InvalidUrl,
     SchemaMissing,
     StoreUnavailable,
+    WorkspaceRefused,
 )
 from holdfast.model import CheckpointQuery, SessionQuery
+from holdfast.places import find_marked
 from holdfast.sessions.files import Capture
-from holdfast.sessions.held import Surroundings
+from holdfast.sessions.held import Surroundings, place_of
 from holdfast.sessions.lookup import get_session_record
 from holdfast.sessions.portable import (
+    Between,
     CopyReport,
     ImportReport,
     copy_sessions,
     export_session,
     import_bundle,
+    refuse_lost_files,
 )
-from holdfast.stores import Store, open_store
+from holdfast.stores import Store, file_of, open_store
 from holdfast.stores.base import first
 
 if TYPE_CHECKING:
@@ -147,7 +152,9 @@ class TravellingSessions(ABC):
     ) -> list[CopyReport]:
         """Copy sessions, all by default, into another store, which is created where it is missing.
 
-        Each arrives whole, with its files, and is read back and compared. What is there already is
+        Each arrives whole, with its files, and is read back and compared. A file in the ``.agents`` of
+        a project is that project's database: the files go there, and the sessions are that project's
+        from then on. Files with any other database are this project's. What is there already is
         not copied again, so that this can be repeated after it was killed. A session that the other
         store has with other content stays as it is there and is reported as ``different``. One that
         does not verify is reported as ``damaged``, with the findings, and nothing of it is copied.
@@ -157,7 +164,13 @@ class TravellingSessions(ABC):
         """
         wanted = self._wanted(session_ids)
         chosen = False if unsealed else keys
-        with self._open_target(url, tenant, create=not dry_run, keys=chosen) as target:
+        config = load_config(self._around.project_dir, url=url, tenant=tenant)
+        file = file_of(config.url)
+        owner = None if file is None else project_of_database(file)
+        ways = self._ways(file) if files else []
+        if files:
+            refuse_lost_files(self._store, wanted, [one.files(self._store) for one, _ in ways])
+        with _open_target(config, create=not dry_run, keys=chosen) as target:
             if target.identity == self._store.identity:
                 raise InvalidUrl(f"{target.url} is the store to copy from; nothing was copied")
             if not unsealed and self._store.read_seal() is not None and target.read_seal() is None:
@@ -165,6 +178,7 @@ class TravellingSessions(ABC):
                     f"{self._store.url} is sealed and {target.url} is not; nothing was copied. Give a "
                     f"key for it, or ask for plain text with unsealed=True (--unsealed)"
                 )
+            between = [Between(one.files(self._store), other.files(target)) for one, other in ways]
             copied: list[CopyReport] = []
 
             def step(done: int, total: int) -> None:
@@ -173,10 +187,11 @@ class TravellingSessions(ABC):
                     progress(_STEPS * len(copied) + part, _STEPS * len(wanted))
 
             reports = copy_sessions(
-                (self._store, self._capture.files(self._store)),
-                (target, self._capture.files(target)),
+                self._store,
+                target,
                 wanted,
-                files=files,
+                between=between if files else None,
+                place=None if owner is None else place_of(owner),
                 dry_run=dry_run,
                 progress=step,
             )
@@ -196,15 +211,49 @@ class TravellingSessions(ABC):
         # The oldest first: what a session continues is there before it.
         return [record.id for record in reversed(records)]
 
-    def _open_target(
-        self, url: str | Path, tenant: str | None, *, create: bool, keys: GivenKeys
-    ) -> Store:
-        config = load_config(self._around.project_dir, url=url, tenant=tenant)
-        try:
-            return open_store(config.url, tenant=config.tenant, create=create, keys=keys)
-        except (SchemaMissing, StoreUnavailable) as error:
-            elsewhere = str(config.url).startswith("postgres")
-            if create or (elsewhere and isinstance(error, StoreUnavailable)):
-                raise
-            # Only looking: what is not there yet has no sessions.
-            return open_store("memory:", keys=keys)
+    def _project_for(self, file: Path) -> Path:
+        """Return the project whose files go with a database. Raises `WorkspaceRefused` where none can be told."""
+        owner = project_of_database(file)
+        if owner is not None:
+            return owner
+        here = Path(os.path.realpath(self._around.project_dir))
+        around = find_marked(os.path.realpath(file.parent))
+        if around is not None and not here.is_relative_to(around):
+            raise WorkspaceRefused(
+                f"{file} lies in the project {around}, but not in its {AGENTS_DIR}: whose files go with it "
+                f"cannot be told. Nothing was written; name the project (project_dir=, --project-dir), let "
+                f"the sessions travel with export and import, or leave the files out on purpose "
+                f"(files=False, --no-files)"
+            )
+        return here
+
+    def _ways(self, target: Path | None) -> list[tuple[Capture, Capture]]:
+        """Return the ways that files can take to a database: whose they may be, and whose they become.
+
+        They may be this project's, or of the one whose database this is. A server has no project, and hands
+        files on to whatever project they are for.
+        """
+        project = None
+        if target is not None and self._store.workspace_commits():
+            project = self._project_for(target)
+        sources = [self._capture]
+        if self._store.shared and self._capture.share and project is not None:
+            sources = [self._capture.elsewhere(project)]
+        path: Path | None = getattr(self._store, "path", None)
+        owner = None if path is None else project_of_database(path)
+        if owner is not None and (other := self._capture.elsewhere(owner)) is not self._capture:
+            sources.append(other)
+        goals = [one if project is None else self._capture.elsewhere(project) for one in sources]
+        ways = zip(sources, goals, strict=True)
+        return [(one, other) for one, other in ways if one.wanted and other.wanted]
+
+
+def _open_target(config: Config, *, create: bool, keys: GivenKeys) -> Store:
+    try:
+        return open_store(config.url, tenant=config.tenant, create=create, keys=keys)
+    except (SchemaMissing, StoreUnavailable) as error:
+        elsewhere = str(config.url).startswith("postgres")
+        if create or (elsewhere and isinstance(error, StoreUnavailable)):
+            raise
+        # Only looking: what is not there yet has no sessions.
+        return open_store("memory:", keys=keys)

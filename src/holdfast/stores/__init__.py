@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote
 
 from holdfast.config import key_in_environment
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys, Keys
     from holdfast.stores.sealed_rows import Seal
 
-__all__ = ["Store", "keys_at_hand", "open_store", "sealing"]
+__all__ = ["Store", "file_of", "keys_at_hand", "open_store", "sealing"]
+
+_NO_FILE: Final = ("memory:", "postgresql:", "postgres:")
 
 
 def open_store(
@@ -128,6 +130,11 @@ def _open(
         sealed=sealed,
         busy_timeout=BUSY_TIMEOUT if busy_timeout is None else busy_timeout,
     )
+
+
+def file_of(url: str | Path) -> Path | None:
+    """Return the file that a store is in; None for a store that is no file."""
+    return None if str(url).startswith(_NO_FILE) else file_in(url)[0]
 
 
 def file_in(url: str | Path) -> tuple[Path, dict[str, list[str]]]:

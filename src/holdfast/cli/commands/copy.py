@@ -44,6 +44,7 @@ def command(
 
     SOURCE and TARGET are paths or URLs; SESSIONS are ids or their beginnings, all sessions by default. What
     is copied keeps its ids, names, order and times, files included, and is read back and compared. The source is not changed.
+    A database in the .agents of a project has its files in that project, another one in the project that this is.
 
     Each session arrives whole or not at all. After an interruption repeat the command: it goes on where it
     was. A session that the target has with other content stays as it is there, and the exit code is 4.
