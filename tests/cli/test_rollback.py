@@ -45,6 +45,29 @@ def ruin(root: Path) -> None:
     (root / "kept.log").write_text("ignored\n")
 
 
+def test_what_takes_a_rollback_back_names_the_session_where_another_one_is_more_recent(
+    cli: CommandLine,
+) -> None:
+    file = cli.project / "a.txt"
+    file.write_text("old\n")
+    old = cli.save("old", {"step": 1})
+    file.write_text("new\n")
+    newer = cli.save("new", {"step": 2}, "--session", "newer")
+    file.write_text("now\n")
+    cli.ok("rollback", newer["id"], "--yes")
+    said = cli.ok("rollback", old["id"], "--yes").splitlines()[-1]
+    assert said == f"to take it back: holdfast undo --session {old['session_id']}"
+    assert file.read_text() == "old\n"
+    again = cli.ok("undo", "--yes", "--session", old["session_id"]).splitlines()[-1]
+    assert file.read_text() == "new\n"
+    assert again == f"to take it back: holdfast undo --redo --session {old['session_id']}"
+    cli.ok("complete", old["session_id"])
+    # Of a completed one the fork is the most recent.
+    assert cli.ok("rollback", old["id"], "--yes").endswith("to take it back: holdfast undo\n")
+    cli.ok("undo", "--yes")
+    assert file.read_text() == "new\n"
+
+
 @pytest.mark.row("B5")
 def test_a_rollback_is_previewed_whole_or_partial_and_undone(
     cli: CommandLine, repository: Path

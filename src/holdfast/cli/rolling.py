@@ -19,7 +19,7 @@ from holdfast.cli.changes import (
     print_state,
     rollback_document,
 )
-from holdfast.cli.options import Common, no_pager_option, take_over_option
+from holdfast.cli.options import Common, chosen_session, no_pager_option, take_over_option
 from holdfast.cli.output import answer, one_line, print_line
 from holdfast.cli.paging import paged
 from holdfast.hooks.rewind import GoingOn
@@ -131,7 +131,11 @@ def carry_out(
     if then is not None and then.command:
         where = "from here" if then.path is not None else "where it is"
         print_line(f"to go on with the conversation {where}: ", (one_line(then.command), "cyan"))
-    again = undo_command(None if forked else session, redo=name == "undo")
+    named = None if forked else session
+    if named is None and chosen_session(manager, None).id != held.id:
+        # It was found by its checkpoint's id: a command that names no session would mean another one.
+        named = held.id
+    again = undo_command(named, redo=name == "undo")
     print_line("to take it back: ", (again, "cyan"))
 
 
