@@ -9,6 +9,7 @@ from holdfast import SessionManager
 from holdfast.cli.output import when
 from holdfast.hooks.saving import HOOK
 from tests.cli.conftest import CommandLine
+from tests.workspace.pictures import git
 
 
 def test_checkpoints_are_listed_newest_first_under_their_column_names(cli: CommandLine) -> None:
@@ -102,6 +103,40 @@ def test_the_number_of_changed_files_is_shown(cli: CommandLine) -> None:
     rows = {line.split()[0]: line for line in cli.ok("log").splitlines()}
     at = rows["NAME"].index("FILES") + len("FILES") - 1
     assert [rows[name][at] for name in ("first", "second", "third")] == [" ", "2", " "]
+
+
+def test_a_lost_object_of_one_snapshot_hides_no_checkpoint(cli: CommandLine) -> None:
+    for number in range(5):
+        Path("a").write_text(f"{number}")
+        saved = cli.save(f"save-{number}", {})
+        if number == 2:
+            lost = saved["workspace_commit"]
+    git_dir = f"--git-dir={cli.project / '.agents' / 'workspace.git'}"
+    tree = git(cli.project, git_dir, "rev-parse", f"{lost}^{{tree}}").strip()
+    for name in (tree, lost):
+        Path(".agents/workspace.git/objects", name[:2], name[2:]).unlink()
+        listed = cli.json("log")["checkpoints"]
+        assert {one["name"]: one["files_changed"] for one in listed} == {
+            "save-0": None, "save-1": 1, "save-2": None, "save-3": None, "save-4": 1
+        }  # fmt: skip
+    assert len(cli.ok("log").splitlines()) == 6
+
+
+def test_without_git_the_checkpoints_are_listed_all_the_same(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number in range(2):
+        Path("a").write_text(f"{number}")
+        cli.save(f"save-{number}", {})
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    listed = cli.json("log")["checkpoints"]
+    assert [(one["name"], one["files_changed"]) for one in listed] == [
+        ("save-1", None), ("save-0", None)
+    ]  # fmt: skip
+    used = cli.json("usage")["usage"]
+    assert (len(used["sessions"]), used["files"]) == (1, None)
+    assert "git is not installed" in used["notes"][0]
+    assert "note: files were not measured: git is not" in cli.ok("usage")
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.errors import (
     InvalidFilter,
+    SnapshotCorrupt,
     SnapshotNotFound,
     WorkspaceRefused,
     WorkspaceUnavailable,
@@ -23,6 +24,7 @@ from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.state.diff import Change, diff_states
 from holdfast.workspace.base import FileDiff
+from holdfast.workspace.git import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +125,34 @@ def _compare_files(
 
 
 def count_changes(files: ProjectFiles, checkpoints: Sequence[Checkpoint]) -> dict[str, int]:
-    """Return how many files changed before each checkpoint, newest first, since the one before it."""
-    held = files.workspace.snapshots()
+    """Return how many files changed before each checkpoint, newest first, since the one before it.
+
+    One is left out whose files cannot be read, or cannot be compared at all since git is missing.
+    """
+    try:
+        held = files.workspace.snapshots()
+    except (WorkspaceUnavailable, WorkspaceRefused):
+        return {}
     saved = [
         (one.id, one.workspace_commit)
         for one in checkpoints
         if one.workspace_commit is not None and one.workspace_commit in held
     ]
     followed = list(pairwise(saved))
-    counts = files.workspace.count_changes([(old, new) for (_, new), (_, old) in followed])
-    return {new: count for ((new, _), _), count in zip(followed, counts, strict=True)}
+    counts = _counts(files.workspace, [(old, new) for (_, new), (_, old) in followed])
+    return {
+        new: count
+        for ((new, _), _), count in zip(followed, counts, strict=True)
+        if count is not None
+    }
+
+
+def _counts(workspace: Workspace, pairs: Sequence[tuple[str, str]]) -> list[int | None]:
+    """Return in how many paths each two snapshots differ, all at once unless one of them is damaged."""
+    try:
+        return [*workspace.count_changes(pairs)]
+    except (SnapshotNotFound, SnapshotCorrupt, WorkspaceUnavailable):
+        half = len(pairs) // 2
+        if not half:
+            return [None]
+        return [*_counts(workspace, pairs[:half]), *_counts(workspace, pairs[half:])]

@@ -107,7 +107,7 @@ class StoredCheckpoints(ABC):
         """Count the files that changed before each checkpoint, by its id.
 
         ``checkpoints`` come newest first, as listed. One is left out if nothing before it is known, or
-        its files are not on this machine.
+        its files are not on this machine, are damaged, or there is no git to compare them.
         """
         if self._around.files is None or not any(one.workspace_commit for one in checkpoints):
             return {}

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from holdfast.errors import IntegrityError, InvalidFilter, SnapshotCorrupt, WorkspaceError
+from holdfast.errors import (
+    IntegrityError,
+    InvalidFilter,
+    SnapshotCorrupt,
+    WorkspaceError,
+    WorkspaceRefused,
+    WorkspaceUnavailable,
+)
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
@@ -37,21 +44,24 @@ _UNHELD: Final = (
 class StorageReport:
     """What is stored: states per session, file snapshots here, and packs of them for elsewhere.
 
-    ``files`` is None where files are left alone.
+    ``files`` is None where files are left alone, and where they cannot be looked at: ``notes`` say why.
     """
 
     sessions: tuple[SessionUsage, ...]
     files: Usage | None
     packs: PackReport
+    notes: tuple[str, ...] = ()
 
 
 def measure(store: Store, files: ProjectFiles | None) -> StorageReport:
     """Return what all of it takes."""
-    return StorageReport(
-        sessions=tuple(store.session_usage()),
-        files=files.workspace.usage() if files is not None else None,
-        packs=store.pack_usage(),
-    )
+    report = StorageReport(tuple(store.session_usage()), None, store.pack_usage())
+    if files is None:
+        return report
+    try:
+        return replace(report, files=files.workspace.usage())
+    except (WorkspaceUnavailable, WorkspaceRefused) as error:
+        return replace(report, notes=(f"files were not measured: {error}",))
 
 
 def collect(store: Store, files: ProjectFiles | None, *, dry_run: bool) -> GcReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from holdfast.errors import SnapshotCorrupt
 from holdfast.workspace.base import Change, Entry, FileDiff, Kind
 from holdfast.workspace.details import Details
 from holdfast.workspace.objects import names_in
@@ -83,7 +84,12 @@ def count_between(store: PrivateStore, pairs: Sequence[tuple[str, str]]) -> list
     counts = []
     place = 0
     for question in asked:
-        # An answer repeats its question; then each path comes with a part that begins with a colon.
+        # An answer repeats its question; then each path comes with a part that begins with a colon. What git
+        # cannot read it passes over, with no word of it here.
+        if not out.startswith(question, place):
+            raise SnapshotCorrupt(
+                f"one of the trees {question.decode().strip()} is not in the private store"
+            )
         place += len(question)
         count = 0
         with understood("diff-tree"):

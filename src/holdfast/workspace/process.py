@@ -88,7 +88,7 @@ def find_git() -> str:
     found = _which(os.environ.get("PATH"))
     if found is None:
         raise WorkspaceUnavailable(
-            "git is not installed, so files cannot be captured; the agent's state still is. "
+            "git is not installed, so files can be neither captured nor read; the agent's state can. "
             "Install git 2.36 or later to have files in checkpoints"
         )
     return found

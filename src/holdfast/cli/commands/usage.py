@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from holdfast.cli.options import Common, common_options
-from holdfast.cli.output import Column, answer, plural, print_line, print_table, size
+from holdfast.cli.output import Column, answer, one_line, plural, print_line, print_table, size
 from holdfast.sessions import StorageReport
 
 _LAYOUT = (
@@ -50,6 +50,8 @@ def command(common: Common) -> None:
         held = f"{plural(files.snapshots, 'snapshot')}, {plural(files.objects, 'object')}"
         share = f"{files.bytes / files.quota_bytes:.1%} of {size(files.quota_bytes)}"
         print_line(("Files   ", "bold"), f"{size(files.bytes)} in {held}; {share}")
+    for note in report.notes:
+        print_line((f"note: {one_line(note)}", "yellow"))
     if report.packs.packs:
         held = plural(report.packs.packs, "pack")
         print_line(("Packs   ", "bold"), f"{size(report.packs.bytes)} in {held} for other machines")
@@ -62,4 +64,5 @@ def _document(report: StorageReport) -> dict[str, Any]:
         "stored_bytes": sum(one.stored_bytes for one in report.sessions),
         "files": asdict(report.files) if report.files is not None else None,
         "packs": asdict(report.packs),
+        "notes": list(report.notes),
     }
