@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.config import find_project_root, load_config, without_password
-from holdfast.errors import InvalidConfiguration, InvalidUrl
+from holdfast.errors import InputError, InvalidConfiguration, InvalidUrl
 from holdfast.stores import open_store
 
 
@@ -127,6 +127,15 @@ def test_settings_alone_mark_a_project(tmp_path: Path) -> None:
     config = load_config(tmp_path / "sub")
     assert config.project_dir == tmp_path
     assert config.url == f"sqlite:///{tmp_path / 'data' / 's.db'}"
+
+
+@pytest.mark.parametrize("given", [{"url": ""}, {"tenant": ""}])
+def test_what_is_given_empty_is_refused(tmp_path: Path, given: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfiguration, match="is empty; name one, or leave it out"):
+        load_config(tmp_path, **given)
+    with pytest.raises(InputError):
+        open_store(given.get("url", tmp_path / "x.db"), tenant=given.get("tenant"))
+    assert not (tmp_path / "x.db").exists()
 
 
 def test_a_tenant_that_is_asked_for_wins_over_the_urls_own(

@@ -324,7 +324,14 @@ def load_config(
     url: str | Path | None = None,
     tenant: str | None = None,
 ) -> Config:
-    """Return the settings of the project that ``project_dir`` lies in. Creates nothing."""
+    """Return the settings of the project that ``project_dir`` lies in. Creates nothing.
+
+    Raises `InvalidConfiguration` for a store or tenant that is given and empty: whoever gave it meant one,
+    and not the default.
+    """
+    for given, what in ((url, "URL of the store"), (tenant, "tenant")):
+        if given == "":
+            raise InvalidConfiguration(f"the {what} is empty; name one, or leave it out")
     root = find_project_root(project_dir)
     stored = _read_file(root / AGENTS_DIR / CONFIG_FILE)
     chosen = url or stated_store()[0]

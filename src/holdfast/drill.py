@@ -92,7 +92,7 @@ def run_drill(
         project = Path(aside, "project")
         project.mkdir()
         (project / _COUNTER).write_text("0\n")
-        store = url or str(Path(aside, "sessions.db"))
+        store = str(Path(aside, "sessions.db")) if url is None else url
         drill = _Drill(store, project, f"drill-{new_id()}", report)
         try:
             for number in range(kills):

@@ -282,6 +282,31 @@ def test_help_and_json_never_import_rich(cli: CommandLine) -> None:
         assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "complete {}", "pause {}", "resume {}", "log {}", "brief {}", "brief --check {}",
+        "save name -s {}", "decide text -s {}", "show a -s {}", "diff a -s {}", "undo --yes -s {}",
+        "delete a --yes -s {}", "rollback a --yes -s {}", "fork a -s {}", "gate start -s {}",
+        "handoff -s {}", "handoff --write -s {}", "handoff --session-log -s {}", "erase --yes -s {}",
+        "erase --all --yes --tenant {}", "sessions --tenant {}", "sessions --url {}", "init --url {}",
+        "save name --tenant {}", "drill --url {}", "copy {} x.db",
+        "copy .agents/sessions.db {}",
+    ],
+)  # fmt: skip
+def test_what_is_given_empty_does_not_mean_the_default(cli: CommandLine, command: str) -> None:
+    (cli.project / "a.txt").write_text("one")
+    cli.save("a", {"step": 1})
+    (cli.project / ".agents" / "holdfast.toml").write_text('[gates.start]\nmust = ["session"]\n')
+    (cli.project / "a.txt").write_text("two")
+    before = cli.json("sessions"), cli.json("log"), sorted(cli.project.iterdir())
+    answer = cli(*("" if word == "{}" else word for word in command.split()), "--json")
+    assert (answer.code, answer.out) == (2, ""), answer
+    assert "empty" in answer.error["message"]
+    assert (cli.json("sessions"), cli.json("log"), sorted(cli.project.iterdir())) == before
+    assert (cli.project / "a.txt").read_text() == "two"
+
+
 @pytest.mark.row("S1-35")
 def test_the_command_line_reaches_for_sessions_and_never_for_a_store() -> None:
     """Commands parse, call and render: no SQL, no driver, no store behind the manager's back."""

@@ -174,6 +174,15 @@ def chosen_session(manager: SessionManager, reference: str | None) -> Session:
     return manager.get_session(reference)
 
 
+def unfinished_session(
+    manager: SessionManager, reference: str | None, *, agent_type: str | None = None
+) -> str:
+    """Return the session that was named, or the id of the most recent unfinished one."""
+    if reference is not None:
+        return reference
+    return manager.latest_unfinished_session(agent_type=agent_type).id
+
+
 def chosen_checkpoint(
     manager: SessionManager,
     session: str | None,
@@ -188,7 +197,7 @@ def chosen_checkpoint(
     if session is None and reference is not None and is_uuid(reference):
         return manager.get_checkpoint(reference)
     near = beside.session_id if beside is not None else None
-    chosen = chosen_session(manager, session or near)
+    chosen = chosen_session(manager, near if session is None else session)
     if reference is None:
         return chosen.latest_checkpoint()
     try:

@@ -297,8 +297,9 @@ def preflight_of_project(
     except StoreError as error:
         return Preflight((store_reason(error),), unchecked={"everything": str(error)})
     with manager:
-        chosen = session_id or manager.latest_unfinished_session().id
-        return manager.get_session(chosen).preflight(tools=tools, files=files)
+        if session_id is None:
+            session_id = manager.latest_unfinished_session().id
+        return manager.get_session(session_id).preflight(tools=tools, files=files)
 
 
 def _look(store: Store, record: SessionRecord, around: Surroundings, head: str | None) -> _Look:

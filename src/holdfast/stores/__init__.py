@@ -100,7 +100,7 @@ def _open(
     if text == "memory:":
         from holdfast.stores.memory import MemoryStore
 
-        return MemoryStore(tenant=tenant or "default")
+        return MemoryStore(tenant="default" if tenant is None else tenant)
     if scheme in ("postgresql", "postgres") and separator:
         from holdfast.stores.postgres import PostgresStore
 
@@ -108,7 +108,7 @@ def _open(
         return PostgresStore(
             text,
             schema=options.get("schema", ["holdfast"])[-1],
-            tenant=tenant or options.get("tenant", ["default"])[-1],
+            tenant=options.get("tenant", ["default"])[-1] if tenant is None else tenant,
             ensure_schema=create,
             sealed=sealed,
         )
@@ -117,7 +117,8 @@ def _open(
         raise StoreUnavailable(f"no Holdfast database here ({file}); run: holdfast init")
     from holdfast.stores.sqlite import BUSY_TIMEOUT, SqliteStore
 
-    tenant = tenant or options.get("tenant", ["default"])[-1]
+    if tenant is None:
+        tenant = options.get("tenant", ["default"])[-1]
     compress = options.get("compress", ["on"])[-1]
     if compress not in ("on", "off"):
         raise InvalidUrl(f"compress must be on or off: {url}")

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from holdfast.brief import LEAST_TOKENS
-from holdfast.cli.options import Common, common_options
+from holdfast.cli.options import Common, common_options, unfinished_session
 from holdfast.cli.output import answer, one_line, print_line, print_text
 from holdfast.errors import NothingToResume, StoreUnavailable
 from holdfast.model import BRIEF_TOKENS
@@ -65,7 +65,7 @@ def command(
             _show_preflight(found, common)
             ctx.exit(0 if found.verdict == "clean" else DIFFERS)
         with common.open() as manager:
-            chosen = session or manager.latest_unfinished_session().id
+            chosen = unfinished_session(manager, session)
             brief = manager.get_session(chosen).brief(
                 max_tokens=max_tokens, tools=tools or None, files=files
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.options import Common, common_options, take_over_option
+from holdfast.cli.options import Common, common_options, take_over_option, unfinished_session
 from holdfast.cli.output import answer, columns, one_line, print_line
 
 
@@ -24,7 +24,7 @@ def command(common: Common, session: str | None, take_over: bool) -> None:
       holdfast complete 01a1dd1f --json
     """
     with common.open() as manager:
-        chosen = session or manager.latest_unfinished_session().id
+        chosen = unfinished_session(manager, session)
         held = manager.hold_session(chosen, take_over=take_over)
         held.complete()
         record = held.record

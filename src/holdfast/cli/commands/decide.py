@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.options import Common, common_options
+from holdfast.cli.options import Common, common_options, unfinished_session
 from holdfast.cli.output import answer, one_line, print_line
 from holdfast.sessions.briefing import DECISION, LEARNING, note_data
 
@@ -50,7 +50,7 @@ def command(
     key = LEARNING if learned else DECISION
     data = note_data(key, text, rationale, alternatives)
     with common.open() as manager:
-        chosen = session or manager.latest_unfinished_session().id
+        chosen = unfinished_session(manager, session)
         line = manager.get_session(chosen).log("info", f"{key}: {text}", data=data)
     if common.json:
         answer({key: data[key] | {"session_id": line.session_id, "at": line.created_at}})

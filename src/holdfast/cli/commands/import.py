@@ -70,7 +70,7 @@ def command(
       holdfast import --from langgraph checkpoints.sqlite --to agent.db
     """
     if framework is not None:
-        if session_id or restore or no_files or unsealed:
+        if session_id is not None or restore or no_files or unsealed:
             raise click.UsageError(
                 "--as, --restore, --no-files and --unsealed are for exported sessions"
             )

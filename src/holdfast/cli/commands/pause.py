@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from holdfast.cli.options import Common, common_options, take_over_option
+from holdfast.cli.options import Common, common_options, take_over_option, unfinished_session
 from holdfast.cli.output import answer, columns, one_line, print_line
 
 
@@ -36,7 +36,7 @@ def command(
       holdfast pause 01a1dd1f --until 2026-02-01T08:00
     """
     with common.open() as manager:
-        chosen = session or manager.latest_unfinished_session().id
+        chosen = unfinished_session(manager, session)
         held = manager.hold_session(chosen, take_over=take_over)
         saved = held.pause(reason, until=None if until is None else until.replace(tzinfo=UTC))
         record = held.record

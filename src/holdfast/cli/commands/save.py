@@ -14,6 +14,7 @@ from holdfast.cli.options import (
     path_option,
     session_option,
     take_over_option,
+    unfinished_session,
 )
 from holdfast.cli.output import answer, columns, one_line, print_line, size
 from holdfast.cli.progress import progress_bar
@@ -154,7 +155,7 @@ def _session(
     take_over: bool,
 ) -> Session:
     try:
-        chosen = reference or manager.latest_unfinished_session(agent_type=agent_type).id
+        chosen = unfinished_session(manager, reference, agent_type=agent_type)
         return manager.hold_session(chosen, take_over=take_over)
     except NothingToResume:
         if agent_type is None:
