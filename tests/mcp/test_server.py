@@ -97,6 +97,28 @@ def server(request: pytest.FixtureRequest, project: Path) -> Any:
     return request.param(project)
 
 
+def test_files_that_were_not_compared_are_not_called_the_same(
+    project: Path, manager: SessionManager
+) -> None:
+    with manager.create_session("tester") as session:
+        session.save_checkpoint("bare", state={"n": 1}, workspace=False)
+        (project / "empty").mkdir()
+        session.save_checkpoint("whole", state={"n": 2})
+        (project / "empty").rmdir()
+
+    async def scenario(calls: Calls) -> None:
+        told = await calls.ok("diff_checkpoints", before="bare", after="whole")
+        assert (told["files"], len(told["state"])) == (None, 1)
+        assert "files were not compared" in told["notes"][0]
+        told = await calls.ok("diff_checkpoints", before="whole")
+        assert (told["files"], told["notes"]) == ([], [])
+        # What a rollback does with empty directories is shown too.
+        preview = await calls.ok("rollback", checkpoint="whole")
+        assert [(one["kind"], one["path"]) for one in preview["changes"]] == [("added", "empty/")]
+
+    drive(in_process(project), scenario)
+
+
 def test_a_listing_marks_what_is_in_quarantine(
     server: Any, project: Path, manager: SessionManager
 ) -> None:

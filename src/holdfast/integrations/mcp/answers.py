@@ -104,20 +104,24 @@ class Change:
 
 @dataclass
 class CheckpointDiff:
-    """What differs. ``left_out`` counts changes beyond what an answer may hold."""
+    """What differs. ``left_out`` counts changes beyond what an answer may hold.
+
+    ``state`` or ``files`` are null where they were not compared, and ``notes`` say why.
+    """
 
     before: str
     after: str
-    state: list[Change]
-    files: list[Change]
+    state: list[Change] | None
+    files: list[Change] | None
     left_out: int = 0
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
 class RollbackAnswer:
     """A rollback, or what it would do. ``confirmation`` is the token to carry out what is shown.
 
-    ``done`` is false for a preview. ``safety`` is the checkpoint that holds how things were; undo
+    ``done`` is false for a preview. A path with a slash at its end is an empty directory. ``safety`` is the checkpoint that holds how things were; undo
     returns to it.
     """
 
@@ -215,8 +219,14 @@ def checkpoint_diff(found: Comparison, before: str, after: str) -> CheckpointDif
         for one in found.files or ()
     ]
     some_state, some_files = _fitting(state), _fitting(files)
-    left = len(state) - len(some_state) + len(files) - len(some_files)
-    return CheckpointDiff(before, after, some_state, some_files, left)
+    return CheckpointDiff(
+        before,
+        after,
+        state=None if found.state is None else some_state,
+        files=None if found.files is None else some_files,
+        left_out=len(state) - len(some_state) + len(files) - len(some_files),
+        notes=[readable(note) for note in found.notes],
+    )
 
 
 def _fitting(changes: list[Change]) -> list[Change]:
@@ -253,6 +263,7 @@ def rollback_answer(
     left_alone: list[PathNote] = []
     if files is not None:
         changes = [Change(one.kind, readable(one.path)) for one in files.changes]
+        changes += [Change(one.kind, f"{readable(one.path)}/") for one in files.folders]
         changes += [Change("mode", readable(path)) for path in files.modes]
         left_alone = [
             PathNote(readable(one.path), one.reason) for one in (*files.kept, *files.conflicts)
