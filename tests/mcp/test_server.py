@@ -481,6 +481,25 @@ def test_the_command_says_how_to_register_it(project: Path) -> None:
     assert not (project / ".agents").exists()
 
 
+def test_what_was_given_is_in_what_to_register_but_for_a_password(project: Path) -> None:
+    place = Place(url="x.db", tenant="zz", project_dir=project, agent="codex", session="one")
+    assert place.to_document(NAMES) == {
+        "command": "holdfast",
+        "args": [
+            "mcp", "--url", os.path.abspath("x.db"), "--tenant", "zz", "--project-dir", str(project),
+            "--agent", "codex", "--session", "one",
+        ],
+        "tools": list(NAMES),
+        "notes": [],
+    }  # fmt: skip
+    plain = Place(url="postgresql://me@db/agents?schema=x").to_document(NAMES)
+    assert plain["args"] == ["mcp", "--url", "postgresql://me@db/agents?schema=x"]
+    secret = Place(url="postgresql://me:hunter2@db/agents").to_document(NAMES)
+    assert secret["args"] == ["mcp"]
+    assert "HOLDFAST_URL" in secret["notes"][0]
+    assert "hunter2" not in str(secret)
+
+
 def test_without_the_extra_the_command_says_so(project: Path, tmp_path: Path) -> None:
     hidden = tmp_path / "hidden" / "mcp"
     hidden.mkdir(parents=True)

@@ -7,6 +7,7 @@ is one owner with one token. A session that anybody else holds is left to them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,10 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.config import without_password
 from holdfast.errors import NothingToResume, SessionNotFound
 from holdfast.ids import new_id
 from holdfast.leases import AGENT, AGENT_PROCESS
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
+from holdfast.places import URL
 from holdfast.processes import SHELLS, ancestor
 from holdfast.sessions import Session, SessionManager
 
@@ -89,13 +92,28 @@ class Place:
         return [manager.workspace.relative(path) for path in paths]
 
     def to_document(self, tools: Sequence[str]) -> dict[str, Any]:
-        """Return how this server is called, for whoever registers it."""
+        """Return how this server is called, for whoever registers it: from wherever it will be started.
+
+        A password is not written into settings that others may read: ``notes`` say where it belongs.
+        """
         arguments = ["mcp"]
+        notes = []
+        if self.url is not None and without_password(self.url) == self.url:
+            arguments += ["--url", _from_anywhere(self.url)]
+        elif self.url is not None:
+            notes.append(
+                f"the URL of the store has a secret and is left out: have the agent start this server with "
+                f"{URL} set to it"
+            )
+        if self.tenant is not None:
+            arguments += ["--tenant", self.tenant]
+        if self.project_dir is not None:
+            arguments += ["--project-dir", os.path.abspath(self.project_dir)]
         if self.agent != DEFAULT_AGENT:
             arguments += ["--agent", self.agent]
         if self.session is not None:
             arguments += ["--session", self.session]
-        return {"command": "holdfast", "args": arguments, "tools": list(tools)}
+        return {"command": "holdfast", "args": arguments, "tools": list(tools), "notes": notes}
 
     def _open(
         self,
@@ -151,6 +169,11 @@ class Place:
             return None
         held = manager.store.list_leases(session_id=session_id)
         return next((one for one in held if one.owner.startswith(AGENT) and not one.expired), None)
+
+
+def _from_anywhere(url: str) -> str:
+    """Return a store's URL with a path that does not depend on the working directory."""
+    return url if ":" in url or url.startswith("~") else os.path.abspath(url)
 
 
 def _held(manager: SessionManager, session_id: str, back_to: str | None) -> Session:
