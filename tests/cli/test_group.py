@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -305,6 +306,32 @@ def test_what_is_given_empty_does_not_mean_the_default(cli: CommandLine, command
     assert "empty" in answer.error["message"]
     assert (cli.json("sessions"), cli.json("log"), sorted(cli.project.iterdir())) == before
     assert (cli.project / "a.txt").read_text() == "two"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell closes streams here")
+@pytest.mark.parametrize(
+    ("command", "code", "saved"),
+    [
+        ("save x <&-", 0, 1), ("save x >&-", 0, 1), ("save x 2>&-", 0, 1), ("save x <&- >&- 2>&-", 0, 1),
+        ("hook tool.pre <&-", 0, 1), ("hook tool.pre <&- >&- 2>&-", 0, 1),
+        ("save --state - <&-", 2, 0), ("rollback a <&- >&-", 2, 0), ("log >&-", 0, 0),
+    ],
+)  # fmt: skip
+def test_a_closed_stream_is_empty_and_takes_everything(
+    cli: CommandLine, command: str, code: int, saved: int
+) -> None:
+    (cli.project / "a.txt").write_text("one")
+    cli.save("a", {"step": 1})
+    (cli.project / "a.txt").write_text("two")
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(sys.executable)} -m holdfast {command}"],
+        cwd=cli.project, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    sessions = cli.json("sessions")["sessions"]
+    listed = [len(cli.json("log", one["id"])["checkpoints"]) for one in sessions]
+    assert sum(listed) == 1 + saved
+    assert cli.json("verify")["verify"]["ok"]
 
 
 @pytest.mark.row("S1-35")

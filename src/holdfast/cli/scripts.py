@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
+from holdfast.cli import fill_streams
 from holdfast.cli.group import INTERRUPTED
 from holdfast.cli.output import to_json
 from holdfast.errors import Escalated, HoldfastError
@@ -226,6 +227,7 @@ def agent_state(project_dir: str | None) -> None:
 
 def script(command: click.Command) -> NoReturn:
     """Run one of these commands as a program: a foreseen failure is an answer, no traceback."""
+    fill_streams()
     try:
         command.main(standalone_mode=False)
     except Escalated as error:
