@@ -334,6 +334,42 @@ def test_a_closed_stream_is_empty_and_takes_everything(
     assert cli.json("verify")["verify"]["ok"]
 
 
+NO_TEXT = os.fsdecode(b"no-\xff-text")
+
+
+@pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="all names are text there")
+def test_names_that_are_no_text_are_spelled_out_in_json(cli: CommandLine) -> None:
+    session_id = cli.save("a", {"step": 1})["session_id"]
+    exported = cli.json("export", session_id, "-o", f"{NO_TEXT}.tar")["bundle"]
+    assert exported["path"] == "no-\\xff-text.tar"
+    imported = cli.json("import", f"{NO_TEXT}.tar", "--url", "other.db")["import"]
+    assert imported["bundle"]["path"] == "no-\\xff-text.tar"
+    hook = cli("hook", "tool.pre", "--agent", NO_TEXT, "--json")
+    assert hook.code == 0
+    assert hook.json["hook"] == {"event": "tool.pre", "agent": "no-\\xff-text"}
+
+
+@pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="all names are text there")
+def test_a_database_whose_path_is_no_text_is_refused(cli: CommandLine) -> None:
+    (cli.project / NO_TEXT).mkdir()
+    (cli.project / ".git").mkdir()
+    (cli.project / NO_TEXT / ".git").mkdir()
+    inside = ("--project-dir", NO_TEXT)
+    for arguments in (
+        ("init", "--url", f"{NO_TEXT}.db"), ("init", *inside), ("save", "x", "--agent-type", "t", *inside),
+        ("run", *inside, "--", sys.executable, "--version"),
+    ):  # fmt: skip
+        name, *rest = arguments
+        answer = cli(name, "--json", *rest)
+        assert (answer.code, answer.error["code"]) == (2, "invalid_url"), answer
+        assert "no-\\udcff-text" in answer.error["message"]
+    assert json.loads(cli("doctor", "--json", *inside).out)["doctor"]
+    # The project itself may have any name.
+    saved = cli.json("save", "x", "--agent-type", "t", *inside, "--url", "ok.db")["checkpoint"]
+    assert saved["workspace_commit"]
+    assert cli.json("status", *inside, "--url", "ok.db")["status"]["ok"]
+
+
 @pytest.mark.row("S1-35")
 def test_the_command_line_reaches_for_sessions_and_never_for_a_store() -> None:
     """Commands parse, call and render: no SQL, no driver, no store behind the manager's back."""

@@ -43,10 +43,26 @@ _LEFT_BY_JSON: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\x
 def to_json(document: Mapping[str, Any], *, indent: bool = True) -> bytes:
     """Return an answer as JSON, in UTF-8 whatever the terminal's encoding. Times are ISO 8601.
 
-    It too may be read on a terminal, and means the same with control characters spelled out.
+    It too may be read on a terminal, and means the same with control characters spelled out. Bytes of a
+    name or an argument that are no UTF-8 are spelled out too.
     """
-    text = orjson.dumps(document, option=orjson.OPT_INDENT_2 if indent else 0)
+    option = orjson.OPT_INDENT_2 if indent else 0
+    try:
+        text = orjson.dumps(document, option=option)
+    except TypeError:
+        text = orjson.dumps(_in_unicode(document), option=option)
     return _LEFT_BY_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text)
+
+
+def _in_unicode(document: Any) -> Any:
+    """Return an answer in which every text has a form in UTF-8."""
+    if isinstance(document, str):
+        return path_text(document)
+    if isinstance(document, list | tuple):
+        return [_in_unicode(item) for item in document]
+    if isinstance(document, dict):
+        return {_in_unicode(key): _in_unicode(value) for key, value in document.items()}
+    return document
 
 
 def answer(document: Mapping[str, Any]) -> None:

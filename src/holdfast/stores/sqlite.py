@@ -55,7 +55,13 @@ class SqliteStore(SqliteTransfer, SqliteWrites, SqliteSealing):
     ) -> None:
         self.tenant = check_tenant(tenant)
         self.path = Path(path).absolute()
-        self.url = f"sqlite:///{quote(str(self.path))}"
+        try:
+            self.url = f"sqlite:///{quote(str(self.path))}"
+        except UnicodeEncodeError:
+            raise InvalidUrl(
+                f"SQLite opens no file whose path is not UTF-8: {str(self.path)!a}. Nothing was opened; "
+                "rename it, or name a store elsewhere (--url, HOLDFAST_URL)"
+            ) from None
         self._compress = compress
         self._now = now
         self._uptime = uptime
