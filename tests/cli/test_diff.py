@@ -88,12 +88,18 @@ def test_names_and_counts_of_files(cli: CommandLine) -> None:
     Path("text").write_text("".join(f"{n}\n" for n in range(50, 100)))
     Path("new").write_text("new\n")
     assert cli.ok("diff", "--name-only").splitlines()[2:-1] == ["~ binary", "+ new", "~ text"]
-    stat = cli.ok("diff", "--stat").splitlines()
+    # Of the state nothing is said then, although it differs.
+    cli.save("two", {"step": 2}, "--no-files")
+    assert cli.ok("diff", "one", "--name-only").splitlines()[2:] == [
+        "~ binary", "+ new", "~ text", "3 files"
+    ]  # fmt: skip
+    assert cli.json("diff", "one", "--stat")["diff"]["changes"] is None
+    stat = cli.ok("diff", "one", "--stat").splitlines()
     assert [line.split("|")[0].strip() for line in stat[2:-1]] == ["binary", "new", "text"]
     assert stat[2].endswith("binary")
     assert stat[3].endswith("|    1 +")
     assert stat[4].endswith("   50 " + "-" * 40)
-    assert "text" not in cli.json("diff", "--name-only")["diff"]["files"][0]
+    assert "text" not in cli.json("diff", "one", "--name-only")["diff"]["files"][0]
 
 
 def test_a_part_of_it(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def command(
         found = manager.diff(
             old,
             new,
-            state=not (only_files or paths),
+            state=not (only_files or paths or name_only or stat),
             files=not only_state,
             text=not name_only,
             paths=paths,
