@@ -87,6 +87,7 @@ def test_as_a_hook_it_is_silent_where_there_is_nothing_to_resume(cli: CommandLin
     assert hook() == (0, "", b"")
     assert cli("brief").code == 3
     assert cli.json("brief", "--if-any") == {"brief": None}
+    assert cli.json("brief", "--if-any", "--check") == {"preflight": None}
     cli.save("first", {"task_state": [{"id": "a", "title": "Go on"}]})
     code, text, err = hook()
     assert (code, err) == (0, b"")

@@ -1,3 +1,4 @@
+import json
 from datetime import datetime, timedelta
 
 import apsw
@@ -72,6 +73,14 @@ def test_powershell_gets_its_own_kind_of_keys(cli: CommandLine, manager: Session
     shown = cli.json("show", "--pascal-case")["Checkpoint"]
     assert shown["GitBranch"] is None
     assert shown["State"] == {"snake_case": {"stays_so": 1}}
+
+
+def test_powershell_gets_its_own_kind_of_errors(cli: CommandLine) -> None:
+    cli.ok("init")
+    for arguments, code in ((("log", "none"), "session_not_found"), (("log", "--bad"), "usage")):
+        answer = cli(*arguments, "--pascal-case")
+        error = json.loads(answer.err)["Error"]
+        assert (error["Code"], sorted(error), answer.out) == (code, ["Code", "Message"], "")
 
 
 def test_a_session_that_cannot_be_read_is_named_apart(

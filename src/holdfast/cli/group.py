@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 import click
 
@@ -104,7 +104,8 @@ class Group(click.Group):
     ) -> NoReturn:
         """Run a command and exit, never with a traceback for an error that we foresee."""
         arguments = list(sys.argv[1:] if args is None else args)
-        as_json = "--json" in takewhile(lambda word: word != "--", arguments)
+        options = set(takewhile(lambda word: word != "--", arguments))
+        form = Form("--json" in options, "--pascal-case" in options)
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 # A name that the terminal cannot spell is no reason to fail.
@@ -118,29 +119,36 @@ class Group(click.Group):
             if isinstance(error, click.MissingParameter):
                 # The choices come as a list over several lines, and a message is one.
                 message = " ".join(message.split())
-            _report(as_json, "usage", message, error)
+            _report(form, "usage", message, error)
             code = error.exit_code
         except HoldfastError as error:
-            _report(as_json, error.code, str(error))
+            _report(form, error.code, str(error))
             code = error.exit_code
         except click.Abort:
-            _report(as_json, "interrupted", "interrupted")
+            _report(form, "interrupted", "interrupted")
             code = INTERRUPTED
         except OSError as error:
-            _report(as_json, "system", str(error))
+            _report(form, "system", str(error))
             code = 1
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _report(
-    as_json: bool, code: str, message: str, error: click.ClickException | None = None
-) -> None:
-    from holdfast.cli.output import one_line, to_json
+class Form(NamedTuple):
+    """How an error is told, as far as the arguments say so before they are understood."""
+
+    json: bool
+    pascal_case: bool
+
+
+def _report(form: Form, code: str, message: str, error: click.ClickException | None = None) -> None:
+    from holdfast.cli.output import one_line, pascal_case, to_json
 
     # An argument need not be valid text, and messages quote arguments.
     message = message.encode("utf-8", "backslashreplace").decode()
-    if as_json:
-        click.echo(to_json({"error": {"code": code, "message": message}}, indent=False), err=True)
+    if form.json or form.pascal_case:
+        document = {"error": {"code": code, "message": message}}
+        shown = pascal_case(document) if form.pascal_case else document
+        click.echo(to_json(shown, indent=False), err=True)
         return
     click.echo(f"error: {one_line(message)}", err=True)
     context = error.ctx if isinstance(error, click.UsageError) else None

@@ -68,19 +68,19 @@ def _in_unicode(document: Any) -> Any:
 def answer(document: Mapping[str, Any]) -> None:
     """Print an answer for programs."""
     if click.get_current_context().meta.get(PASCAL_CASE):
-        document = _pascal_case(document)
+        document = pascal_case(document)
     click.echo(to_json(document))
 
 
-def _pascal_case(document: Any) -> Any:
+def pascal_case(document: Any) -> Any:
     """Return an answer with keys like CreatedAt; what users stored keeps its own."""
     if isinstance(document, list):
-        return [_pascal_case(item) for item in document]
+        return [pascal_case(item) for item in document]
     if not isinstance(document, dict):
         return document
     return {
         "".join(part.capitalize() for part in key.split("_")): (
-            value if key in _STORED else _pascal_case(value)
+            value if key in _STORED else pascal_case(value)
         )
         for key, value in document.items()
     }

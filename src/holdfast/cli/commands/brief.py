@@ -73,7 +73,7 @@ def command(
         if not if_any:
             raise
         if common.json:
-            answer({"brief": None})
+            answer({"preflight" if check else "brief": None})
         return
     if common.json:
         answer({"brief": brief.to_document()})
