@@ -32,6 +32,7 @@ from holdfast.errors import (
     CommandNotTrusted,
     IllegalTransition,
     IntegrityError,
+    InvalidFilter,
     NotResumable,
     WorkspaceRefused,
 )
@@ -42,6 +43,7 @@ from holdfast.sessions import Session, SessionManager
 
 COMMAND: Final = "command"
 _DIRECTORY: Final = "directory"
+_LONGEST_WAIT: Final = 366 * 24 * 3600
 _BRIEFS: Final = "briefs"
 # Handed on to the program. The terminal itself sends it SIGINT and SIGQUIT.
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
@@ -138,6 +140,8 @@ def start_due(
     this user did not record here (unless ``trusted``), and those that somebody else has taken meanwhile, are
     passed over. So is one without a good checkpoint, whose `IntegrityError` is raised where nothing else was due.
     """
+    if not 0 <= within <= _LONGEST_WAIT:
+        raise InvalidFilter(f"within must be a number of seconds, a year at most: {within!r}")
     outcomes: list[Outcome] = []
     damaged: IntegrityError | None = None
     tried: set[str] = set()

@@ -237,6 +237,13 @@ def test_a_parked_session_is_started_once_when_its_time_has_come(project: Path) 
     assert holdfast(project, "resume", "--when-due").returncode == 2
 
 
+@pytest.mark.parametrize("within", ["nan", "inf", "1e30"])
+def test_a_wait_without_an_end_is_refused(project: Path, within: str) -> None:
+    holdfast(project, "init")
+    done = holdfast(project, "resume", "--when-due", "--within", within)
+    assert (done.returncode, "within must be a number of seconds" in done.stderr) == (2, True)
+
+
 def test_a_parked_session_that_is_damaged_does_not_hold_up_the_others(project: Path) -> None:
     program = "import os, sys; os.path.exists('go') or sys.exit(5); open('ran', 'a').write('x')"
     for _ in range(2):
