@@ -17,6 +17,7 @@ TENANT = "HOLDFAST_TENANT"
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _NAME_CHARACTERS = 100
+_said: tuple[str | None, str | None] = (None, None)
 _MARKS = (f"{AGENTS_DIR}/{DATABASE}", f"{AGENTS_DIR}/{CONFIG_FILE}", ".git")
 
 
@@ -49,8 +50,18 @@ def file_name(text: str) -> str:
 
 
 def stated_store() -> tuple[str | None, str | None]:
-    """Return the URL and the tenant that the environment asks for; None where it says nothing."""
-    return os.environ.get(URL) or None, os.environ.get(TENANT) or None
+    """Return the URL and the tenant that the environment asks for; None where it says nothing.
+
+    What `state_store` said comes first.
+    """
+    url, tenant = _said
+    return url or os.environ.get(URL) or None, tenant or os.environ.get(TENANT) or None
+
+
+def state_store(url: str | None, tenant: str | None) -> None:
+    """Say for all of this process which store is meant; None leaves it to the environment."""
+    global _said
+    _said = (url, tenant)
 
 
 def user_state_dir() -> str | None:

@@ -201,9 +201,14 @@ def test_json_is_one_object_on_stdout_and_errors_one_line_on_stderr(cli: Command
         assert (done.returncode, done.stderr) == (0, b"")
         assert list(json.loads(done.stdout)), name
         failed = run_process(name, "--json", "--nonsense", cwd=cli.project)
-        assert (failed.returncode, failed.stdout) == (2, b"")
-        assert json.loads(failed.stderr)["error"]["code"] == "usage"
+        assert failed.stdout == b""
         assert failed.stderr.count(b"\n") == 1
+        if name == "hook":
+            # An agent would take any other code for an answer.
+            assert failed.returncode == 0
+            continue
+        assert failed.returncode == 2
+        assert json.loads(failed.stderr)["error"]["code"] == "usage"
 
 
 def test_an_interrupt_ends_with_130(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,42 @@ def test_a_process_of_its_own_says_what_is_wrong_with_json(project: Path, data: 
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--bogus"], ["--agent"], ["tool.pre", "tool.post"], ["tool.pre", "--project-dir", "not-there"],
+        ["tool.pre", "--url", ""], ["tool.pre", "--tenant", ""],
+    ],
+)  # fmt: skip
+def test_arguments_that_are_none_do_not_disturb(
+    project: Path, manager: SessionManager, arguments: list[str]
+) -> None:
+    """An agent takes the exit code 2 for a no to what it is about to do."""
+    # More than a pipe holds: whoever writes it is not left alone with it.
+    event = Agent(project).payload("PreToolUse", tool_name="Bash", tool_input={"a": "x" * 100_000})
+    done = run_hook(*arguments, cwd=project, stdin=event)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"hook failed: " in done.stderr
+    assert b"The agent goes on" in done.stderr
+    assert manager.list_sessions() == []
+    assert len(FallbackLog(project).entries()) == 1
+
+
+def test_the_project_and_the_store_may_be_named(project: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    store = str(tmp_path / "other.db")
+    event = Agent(elsewhere).payload("PreToolUse", tool_name="Bash", tool_input={"command": "make"})
+    options = ("--project-dir", str(project), "--url", store, "--tenant", "acme", "--json")
+    done = run_hook("tool.pre", *options, cwd=elsewhere, stdin=event)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with SessionManager.open(store, project_dir=project, tenant="acme") as manager:
+        [session] = manager.list_sessions()
+        assert manager.get_session(session.id).latest_checkpoint().workspace_commit
+    with SessionManager.open(project_dir=project) as manager:
+        assert manager.list_sessions() == []
+
+
+@pytest.mark.parametrize(
     "value", [None, 7, True, [], ["a"], {}, {"a": 1}, "", "a\x00b", "x" * 9000]
 )
 @pytest.mark.parametrize(

@@ -33,8 +33,13 @@ def main(arguments: list[str]) -> int | None:
     return handle(agent=agent, name=name)
 
 
-def handle(*, agent: str | None = None, name: str | None = None) -> int:
-    """Read an event from standard input and do what it asks for. Always returns 0."""
+def handle(
+    *, agent: str | None = None, name: str | None = None, project_dir: str | None = None
+) -> int:
+    """Read an event from standard input and do what it asks for. Always returns 0.
+
+    ``project_dir`` is where the event happened, if not where it says.
+    """
     event: Event | None = None
     root: str | None = None
     try:
@@ -43,7 +48,7 @@ def handle(*, agent: str | None = None, name: str | None = None) -> int:
         event = read_event(data[: MAX_BYTES + 1], agent=agent, name=name)
         if needs_nothing(event):
             return 0
-        root = _root(event)
+        root = _root(project_dir or event.cwd or os.getcwd())
         if root is None:
             return 0
         if not settled(event, root):
@@ -60,9 +65,17 @@ def handle(*, agent: str | None = None, name: str | None = None) -> int:
     return 0
 
 
-def _root(event: Event) -> str | None:
+def refuse(reason: str) -> None:
+    """Write down why an event was not even looked at, and let the agent go on."""
+    try:
+        if not sys.stdin.isatty():
+            sys.stdin.buffer.read()
+    finally:
+        _report(None, None, NotAnEvent(reason))
+
+
+def _root(start: str) -> str | None:
     """Return the project that an event is about; hooks do nothing outside of projects."""
-    start = event.cwd or os.getcwd()
     if not os.path.isabs(start) or "\0" in start or not os.path.isdir(start):
         raise NotAnEvent(f"the working directory does not exist: {start[:200]!r}")
     return find_marked(os.path.normpath(start))
