@@ -6,9 +6,9 @@ cut off or mistaken for dead finds out at its next write. What is here keeps a l
 its holder lives, and tells a dead holder from a live one where that can be known.
 
 The owner of a lease is a process, unless another name was given. All managers of a process are therefore
-one owner: they share the lease of a session, and the last one to let go gives it back; what nobody can reach
-any more does not count. An owner named
-``agent:<kind>:<id>`` stands for many short processes, so no single one of them gives its lease back.
+one owner: they share the lease of a session, and the last one to let go gives it back; what nobody can
+reach any more does not count. An owner named ``agent:<kind>:<id>`` stands for many short processes, so no
+single one of them gives its lease back.
 """
 
 from __future__ import annotations

@@ -370,8 +370,9 @@ class Session(SteppingSession):
         ``state`` is by default what was last saved or loaded; within an `autosave`, what is unsaved is
         saved first. ``reason`` and ``until`` are for whoever looks: a session that is paused until
         later is not picked by `SessionManager.resume_session` unless it is named. One that is paused
-        already, by a signal within an `autosave` for instance, has these from now on. From now on this object raises `SessionPaused`; resuming the session, in
-        whatever process, goes on from the checkpoint and tells how long it was paused.
+        already, by a signal within an `autosave` for instance, gets the new ones. From now on this
+        object raises `SessionPaused`; resuming the session, in whatever process, goes on from the
+        checkpoint and tells how long it was paused.
         """
         if until is not None:
             as_utc(until, "until")

@@ -3,7 +3,8 @@
 A snapshot's details name HEAD and its commit. When that is not all (something is staged or unmerged, files
 are added in intent, the checkout is sparse, an operation is in progress), a second commit holds the rest
 and becomes the snapshot's parent: the index file as it is, the staged contents, git's own notes about
-the operation, and the references of a bisection. Taking it reads the repository only; `mover` puts it back when somebody asks for that.
+the operation, and the references of a bisection. Taking it reads the repository only; `mover` puts it
+back when somebody asks for that.
 """
 
 from __future__ import annotations
