@@ -318,6 +318,13 @@ def agent_home(agent: str) -> Path:
         raise InvalidConfiguration("there is no home directory; set HOME") from None
 
 
+def refuse_empty(url: str | Path | None, tenant: str | None) -> None:
+    """Raise `InvalidConfiguration` for what is given and empty: whoever gave it did not mean the default."""
+    for given, what in ((url, "URL of the store"), (tenant, "tenant")):
+        if given == "":
+            raise InvalidConfiguration(f"the {what} is empty; name one, or leave it out")
+
+
 def load_config(
     project_dir: str | Path | None = None,
     *,
@@ -326,12 +333,9 @@ def load_config(
 ) -> Config:
     """Return the settings of the project that ``project_dir`` lies in. Creates nothing.
 
-    Raises `InvalidConfiguration` for a store or tenant that is given and empty: whoever gave it meant one,
-    and not the default.
+    Raises `InvalidConfiguration` for a store or tenant that is given and empty.
     """
-    for given, what in ((url, "URL of the store"), (tenant, "tenant")):
-        if given == "":
-            raise InvalidConfiguration(f"the {what} is empty; name one, or leave it out")
+    refuse_empty(url, tenant)
     root = find_project_root(project_dir)
     stored = _read_file(root / AGENTS_DIR / CONFIG_FILE)
     chosen = url or stated_store()[0]

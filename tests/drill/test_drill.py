@@ -78,6 +78,8 @@ def test_the_command_prints_the_figures_and_fails_below_the_target(
     assert failed.exit_code == 1
     assert "50.0%" in failed.output
     assert CliRunner().invoke(holdfast, ["drill", "--target", "50"]).exit_code == 0
+    for none in ("nan", "101", "-1", "most"):
+        assert CliRunner().invoke(holdfast, ["drill", "--target", none]).exit_code == 2
 
     def nothing(*_: object, **__: object) -> DrillReport:
         return DrillReport(kills=1, problems=["kill 1: lost"])

@@ -245,6 +245,13 @@ def test_a_store_that_cannot_be_used_is_one_line_of_error(tmp_path: Path) -> Non
     assert err.count("\n") == 1
 
 
+def test_a_store_that_is_given_empty_is_refused(tmp_path: Path) -> None:
+    for option in ("--url", "--tenant"):
+        code, out, err = _demo(tmp_path, option, "")
+        assert (code, out) == (2, "")
+        assert "is empty; name one" in err
+
+
 def test_without_git_it_says_so(tmp_path: Path) -> None:
     code, out, err = _demo(tmp_path, PATH=str(tmp_path))
     assert (code, out) == (1, "")

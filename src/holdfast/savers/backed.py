@@ -12,6 +12,7 @@ from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
     NewWrite,
+    SessionQuery,
     Trim,
     WritePlace,
     WriteRecord,
@@ -269,8 +270,11 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         return found[_VALUE]
 
 
-def list_threads(store: Store) -> Sequence[ThreadInfo]:
-    """List the threads of a store; every session is one."""
+def list_threads(store: Store, agent_id: str | None = None) -> Sequence[ThreadInfo]:
+    """List the threads of a store: all sessions, or those of one agent."""
+    sessions = None
+    if agent_id is not None:
+        sessions = {one.id for one in store.list_sessions(SessionQuery(agent_id=agent_id))}
     return [
         ThreadInfo(
             thread_id=usage.session_id,
@@ -280,6 +284,7 @@ def list_threads(store: Store) -> Sequence[ThreadInfo]:
             latest_checkpoint_id=usage.latest_id,
         )
         for usage in store.session_usage()
+        if sessions is None or usage.session_id in sessions
     ]
 
 

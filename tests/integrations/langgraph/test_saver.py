@@ -364,6 +364,7 @@ class TestThreads:
         assert [one.name for one in session.list_checkpoints()] == ["n1", "n0"]
         assert session.save_checkpoint("n2", state={}).name == "n2"
         assert ids(saver, at()) == ["c", "b", "a"]
+        assert [one.thread_id for one in saver.list_threads()] == ["t"]
 
     def test_pruning_keeps_the_last_of_each_namespace(self, saver: HoldfastSaver) -> None:
         chain(saver, *"abcd")

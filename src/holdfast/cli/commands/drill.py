@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import click
 
 from holdfast.cli.options import Common, common_options
@@ -36,6 +38,8 @@ def command(common: Common, kills: int, target: float, seed: int | None) -> None
       holdfast drill --kills 50
       holdfast drill --url postgresql://localhost/agents --json
     """
+    if math.isnan(target):
+        raise click.BadParameter("it has to be a number", param_hint="--target")
     with progress_bar("killing", quiet=common.json) as bar:
         told = None if bar is None else lambda done: bar(done, kills)
         report = run_drill(common.url, kills=kills, seed=seed, progress=told)

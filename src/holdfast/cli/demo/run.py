@@ -27,7 +27,7 @@ from holdfast.cli.demo.project import (
 )
 from holdfast.cli.demo.script import GOOD
 from holdfast.cli.demo.timeline import Entry, read_timeline
-from holdfast.config import AGENTS_DIR, DATABASE
+from holdfast.config import AGENTS_DIR, DATABASE, refuse_empty
 from holdfast.errors import IntegrityError
 from holdfast.ids import new_id
 from holdfast.sessions import Session, SessionManager
@@ -130,13 +130,14 @@ def run_demo(
     pace: float = 0.0,
 ) -> Evidence:
     """Carry the demonstration out in ``directory``, telling ``watch`` what happens as it happens."""
+    refuse_empty(url, tenant)
     since = time.monotonic()
     project = make_project(directory / "project")
     database = project / AGENTS_DIR / DATABASE
     stage = _Stage(
         Orders(
             role="start",
-            url=url or str(database),
+            url=str(database) if url is None else url,
             tenant=tenant,
             project=str(project),
             # In a store of its own a short name will do.

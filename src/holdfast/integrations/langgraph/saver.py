@@ -312,8 +312,8 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     # Threads -------------------------------------------------------------------------------------
 
     def list_threads(self) -> Sequence[ThreadInfo]:
-        """List all threads with what they hold, most recently created first; no content is read."""
-        return list_threads(self._store)
+        """List all threads of graphs with what they hold, most recently created first; no content is read."""
+        return list_threads(self._store, self._agent_id)
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread in all its namespaces, and at once what nothing else refers to.
