@@ -34,11 +34,11 @@ from holdfast.effects.effect import (
     shown,
     without_result,
 )
+from holdfast.effects.recorded import Recorded, unrecognised
 from holdfast.errors import (
     EffectMismatch,
     EffectRunning,
     EffectSuperseded,
-    EffectUnrecognised,
     HoldfastError,
     InvalidStep,
     ResultNotStorable,
@@ -145,14 +145,13 @@ class Ledger:
         self._lock = Lock()
         self._run = Scope()
         self._running: dict[tuple[str, int], Scope] = {}
-        self._recorded: set[tuple[str, int]] | None = None
-        self._key_marks: dict[str, set[bytes]] = {}
+        self._recorded = Recorded(store, session_id)
 
     def restart(self) -> None:
         """Count from the first again: what comes now repeats what was recorded."""
         with self._lock:
             self._run = Scope()
-            self._recorded = None
+            self._recorded = Recorded(self._store, self._session_id)
 
     def effects(self, *, status: str | None = None, limit: int | None = None) -> list[Effect]:
         """Return the recorded effects in the order of their last start."""
@@ -320,7 +319,7 @@ class Ledger:
         call = use.call
         digest = fingerprint(call, self._screen)
         if call.key is None and key_mark(digest):
-            self._check_key_mark(call.name, key_mark(digest))
+            self._recorded.check_key_mark(call.name, key_mark(digest))
         fence = self._fence()
         around = _AROUND.get()
         with self._lock:
@@ -351,7 +350,7 @@ class Ledger:
         if draft is None:
             return  # it was not begun
         if not over or use.call.key is not None:
-            self._remember(draft)
+            self._recorded.add(draft)
         with self._lock:
             scope = self._running.pop((draft.key, draft.occurrence))
             if not over and draft.key in scope.next:
@@ -369,7 +368,7 @@ class Ledger:
     def _begin(self, draft: NewEffect, call: Call) -> Replayed | Attempt | Question:
         if call.idempotent:
             # Running it twice is no harm, so nothing needs to be written before it runs.
-            record = self._find(draft)
+            record = self._recorded.find(draft)
             if record is None:
                 return self._attempt(draft, call, recorded=False)
         else:
@@ -379,44 +378,12 @@ class Ledger:
         found, given = record.fingerprint, draft.fingerprint
         if found and given and without_mark(found) != without_mark(given):
             if b"" != key_mark(found) != key_mark(given) != b"":
-                raise _unrecognised(f"the key {draft.key!r} is recorded for step {record.name!r}")
+                raise unrecognised(f"the key {draft.key!r} is recorded for step {record.name!r}")
             raise EffectMismatch(
                 f"the key {draft.key!r} is recorded for step {record.name!r} with other arguments; "
                 f"nothing was run. A key names one effect: give this one a key of its own"
             )
         return self._meet(record, draft, call)
-
-    def _find(self, draft: NewEffect) -> EffectRecord | None:
-        if (draft.key, draft.occurrence) not in self._known():
-            return None
-        query = EffectQuery(self._session_id, key=draft.key, occurrence=draft.occurrence)
-        return next(iter(self._store.list_effects(query)), None)
-
-    def _check_key_mark(self, name: str, mark: bytes) -> None:
-        """Refuse a step that may be recorded under a name that another key has given it."""
-        self._known()
-        if self._key_marks.get(name, set()) - {mark}:
-            raise _unrecognised(f"steps called {name!r} are recorded")
-
-    def _known(self) -> set[tuple[str, int]]:
-        """Return the places of the effects that are recorded, read once in a run."""
-        recorded = self._recorded
-        if recorded is None:
-            known = self._store.list_effects(EffectQuery(self._session_id))
-            marks: dict[str, set[bytes]] = {}
-            for one in known:
-                mark = key_mark(one.fingerprint)
-                # What was given a key is found by that, whatever its arguments look like.
-                if mark and one.key.rpartition("#")[0] == one.name:
-                    marks.setdefault(one.name, set()).add(mark)
-            self._key_marks = marks
-            self._recorded = recorded = {(one.key, one.occurrence) for one in known}
-        return recorded
-
-    def _remember(self, draft: NewEffect) -> None:
-        """Let a later use in this run, which may be the same effect, look for its record."""
-        if self._recorded is not None:
-            self._recorded.add((draft.key, draft.occurrence))
 
     def _meet(
         self, record: EffectRecord, draft: NewEffect, call: Call
@@ -487,14 +454,6 @@ class Ledger:
 
 
 _AROUND: ContextVar[tuple[Ledger, Scope] | None] = ContextVar("holdfast_step", default=None)
-
-
-def _unrecognised(what: str) -> EffectUnrecognised:
-    return EffectUnrecognised(
-        f"{what} with secrets among the arguments, taken out with another redaction key: whether this "
-        f"is one of them cannot be told, so nothing was run. Bring that key here (.agents/redaction.key, "
-        f"or HOLDFAST_REDACTION_KEY); what surely is another step can have a key= of its own"
-    )
 
 
 def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:
