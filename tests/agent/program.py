@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +55,21 @@ SCRIPTS: dict[str, Any] = {
 }
 
 
-def connect(url: str, table: str) -> BaseCheckpointer:
+def connect(url: str, table: str, stack: ExitStack) -> BaseCheckpointer:
     if url.startswith("postgresql:"):
-        pool = ConnectionPool(url, min_size=1, max_size=2, open=True)
+        pool = stack.enter_context(ConnectionPool(url, min_size=1, max_size=2, open=True))
         return PostgresCheckpointer(pool, table=table)
     return SQLiteCheckpointer(url)
 
 
 async def main(url: str, table: str, traces: str, command: str, text: str = "{}") -> object:
-    options: dict[str, Any] = json.loads(text)
-    checkpointer = connect(url, table)
+    with ExitStack() as stack:
+        return await work(connect(url, table, stack), traces, command, json.loads(text))
+
+
+async def work(
+    checkpointer: BaseCheckpointer, traces: str, command: str, options: dict[str, Any]
+) -> object:
     agent = Agent(
         model=ScriptedModel(*SCRIPTS[options.get("script", "approval")]),
         tools=tools(Traces(Path(traces)), wait=options.get("wait", False)),

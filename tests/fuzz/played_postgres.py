@@ -21,7 +21,8 @@ from psycopg.pq.abc import PGresult
 
 from holdfast.model import NewCheckpoint, NewEffect
 from holdfast.stores.chain import breaks, link_of, plain_digest, record_row
-from holdfast.stores.postgres_connection import AnyConnection, execute
+from holdfast.stores.postgres_connection import execute
+from holdfast.stores.postgres_pool import AnyConnection
 from holdfast.stores.postgres_prepared import _read
 from holdfast.stores.postgres_rows import (
     parse_agent,

@@ -10,7 +10,9 @@ from holdfast.ids import new_id
 from holdfast.model import NewAgent, NewCheckpoint, NewSession
 from holdfast.state import StateEncoder
 from holdfast.state.refs import Ref, digest_of, pack_refs
+from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_connection import parse_url
+from holdfast.stores.postgres_pool import Connections
 
 AGENT = "01900000-0000-7000-8000-000000000001"
 
@@ -68,3 +70,10 @@ def one_value(connection: "psycopg.Connection[Any]", query: str, *params: object
     row = connection.execute(query.encode(), params or None).fetchone()
     assert row is not None
     return row[0]
+
+
+def own_connections(store: PostgresStore) -> Connections:
+    """The pool of a store that was handed none."""
+    pool = store._link._pool()
+    assert isinstance(pool, Connections)
+    return pool

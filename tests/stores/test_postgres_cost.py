@@ -9,9 +9,10 @@ from psycopg import Connection
 from holdfast.effects import Call, Ledger
 from holdfast.savers import CheckpointConfig, StoreCheckpointSaver
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.postgres_pool import AnyConnection
 from holdfast.stores.postgres_statements import put_statement
 from holdfast.testing.drafts import session
-from tests.stores.postgres_drafts import checkpoint_draft, connect, schema_of
+from tests.stores.postgres_drafts import checkpoint_draft, connect, own_connections, schema_of
 
 _ROWS_READ = """
 SELECT relname, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
@@ -55,17 +56,27 @@ def test_a_put_reads_as_many_rows_in_a_store_of_many_as_in_an_empty_one(
 def test_who_works_alone_has_one_connection(store: PostgresStore) -> None:
     """Those that are still being made count, too."""
     store.put(checkpoint_draft())
-    assert store._link._open_pool().get_stats()["pool_size"] == 1
+    assert own_connections(store).size == 1
 
 
-def test_a_saver_puts_with_one_statement_whatever_the_parent_is(store: PostgresStore) -> None:
+def test_a_saver_puts_with_one_statement_whatever_the_parent_is(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saver = StoreCheckpointSaver(store)
-    pool = store._link._open_pool()
     thread = CheckpointConfig("thread")
-    for config in (thread, thread, saver.put(thread, {"step": 0})):
-        before = pool.get_stats()["requests_num"]
+    configs = (thread, thread, saver.put(thread, {"step": 0}))
+    connections = own_connections(store)
+    taken: list[float] = []
+    take = connections.getconn
+
+    def getconn(timeout: float) -> AnyConnection:
+        taken.append(timeout)
+        return take(timeout)
+
+    monkeypatch.setattr(connections, "getconn", getconn)
+    for number, config in enumerate(configs, start=1):
         saver.put(config, {"step": 1})
-        assert pool.get_stats()["requests_num"] - before == 1
+        assert len(taken) == number
 
 
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "started and done"])

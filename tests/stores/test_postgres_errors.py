@@ -142,7 +142,6 @@ def test_a_pool_without_a_free_connection_is_busy(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_connection, "WAIT_SECONDS", 0.2)
-    monkeypatch.setattr(postgres_connection, "_PROBE_SECONDS", 0.1)
     conninfo = parse_url(postgres_url).conninfo
     with (
         ConnectionPool(conninfo, min_size=1, max_size=1, open=True) as pool,

@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import CheckpointExists
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_prepared import Prepared
-from tests.stores.postgres_drafts import checkpoint_draft, connect
+from tests.stores.postgres_drafts import checkpoint_draft, connect, own_connections
 
 _EVERYTHING = """
 SELECT %(text)s::text, NULL::text, -7::bigint, -8::integer, length(%(text)s)::bigint,
@@ -66,7 +66,7 @@ def test_a_connection_stays_usable_after_a_refusal(store: PostgresStore) -> None
     with pytest.raises(CheckpointExists):
         store.put(checkpoint_draft(name="one"))
     assert store.put(checkpoint_draft(name="two")).created
-    assert store._link._open_pool().get_stats()["pool_size"] == 1
+    assert own_connections(store).size == 1
 
 
 def test_what_is_no_statement_is_refused_when_it_is_prepared(

@@ -33,9 +33,10 @@ from holdfast.stores import postgres_listing as listing
 from holdfast.stores import postgres_statements as statements
 from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.checks import check_fence, check_place
-from holdfast.stores.postgres_connection import Link, Pool, check_schema, migrate_schema, parse_url
+from holdfast.stores.postgres_connection import Link, check_schema, migrate_schema, parse_url
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
+from holdfast.stores.postgres_pool import Pool
 from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_rows import parse_checkpoint
 from holdfast.stores.postgres_sealing import PostgresSealing

@@ -7,7 +7,8 @@ from typing import Any
 from holdfast.model import Chain, CheckpointRecord, Payload
 from holdfast.stores.checks import check_filter
 from holdfast.stores.postgres_access import PostgresAccess
-from holdfast.stores.postgres_connection import AnyConnection, execute
+from holdfast.stores.postgres_connection import execute
+from holdfast.stores.postgres_pool import AnyConnection
 from holdfast.stores.postgres_rows import parse_chain, verified
 from holdfast.stores.postgres_statements import Statement
 

@@ -1,28 +1,24 @@
 """How the PostgreSQL store reaches its server: URL, pool, repetition, migrations.
 
-A statement runs on a connection of the pool, which checks it before it is handed out. Deadlocks are
+A statement runs on a connection of the pool, ours (`postgres_pool`) or one that was handed in. Deadlocks are
 repeated, since PostgreSQL has undone the whole statement by then; a statement whose connection died
 is repeated once, but only when its caller says that doing it twice is the same as doing it once.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from random import SystemRandom
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
-from weakref import WeakKeyDictionary
 
 from holdfast.errors import (
     InvalidConfiguration,
     InvalidUrl,
     MissingExtra,
     StateCorrupt,
-    StoreBusy,
     StoreClosed,
 )
 from holdfast.locks import Lock
@@ -30,28 +26,22 @@ from holdfast.sql import migrations, queries
 
 try:
     import psycopg
-    from psycopg import Connection
+    import psycopg_pool  # noqa: F401, the extra has both
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.rows import tuple_row
-    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 except ImportError:
     raise MissingExtra("postgres", "A PostgreSQL store") from None
 
 from holdfast.stores.migrate import pending, require_current
 from holdfast.stores.postgres_errors import RETRYABLE, is_connection_lost, translate
+from holdfast.stores.postgres_pool import AnyConnection, Connections, Pool
 from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_statements import Statement
 
-AnyConnection: TypeAlias = "Connection[Any]"
-Pool: TypeAlias = "ConnectionPool[Any]"
 T = TypeVar("T")
 
-POOL_SIZE: Final = 10
 WAIT_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10
-_PROBE_SECONDS: Final = 1.0
-# A connection that answered so recently is taken to be alive: asking would double the round trips.
-_FRESH_SECONDS: Final = 1.0
 _CHANCE: Final = SystemRandom()
 _ATTEMPTS: Final = 5
 _SECRET: Final = frozenset({"password", "sslpassword", "oauth_client_secret"})
@@ -130,20 +120,28 @@ class Link:
             self._options["connect_timeout"] = CONNECT_SECONDS
         self._conninfo = conninfo
         self.owned = pool is None
-        self._pool = pool
-        self._pid = os.getpid()
-        self._parents: list[Pool | None] = []
-        self._heard: WeakKeyDictionary[AnyConnection, float] = WeakKeyDictionary()
-        self._lock = Lock()
+        self._given = pool
+        self._own: Connections | None = None
+        self._parents: list[Connections] = []
+        self._lock = Lock(reset=self._leave_to_parent)
         self._closed = False
 
     def close(self) -> None:
         """Close the pool if it is ours; what is under way may finish."""
         with self._lock:
             self._closed = True
-            pool, self._pool = self._pool, None
-        if self.owned and pool is not None and self._pid == os.getpid():
-            pool.close()
+            own, self._own = self._own, None
+        if own is not None:
+            own.close()
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: leave the connections alone, which are the parent's.
+
+        They are kept unused, since collecting them would speak on them.
+        """
+        if self._own is not None:
+            self._parents.append(self._own)
+            self._own = None
 
     def rows(self, statement: Statement, *, again: bool = False) -> list[tuple[Any, ...]]:
         """Run one statement in a transaction of its own and return its rows.
@@ -177,7 +175,8 @@ class Link:
             except psycopg.Error as error:
                 if is_connection_lost(error) and again and not lost:
                     lost += 1
-                    self._heard.clear()
+                    if self._own is not None:
+                        self._own.doubt()
                 elif error.sqlstate not in RETRYABLE or attempt == _ATTEMPTS:
                     raise translate(error, self.shown) from error
                 else:
@@ -186,39 +185,37 @@ class Link:
         raise AssertionError("unreachable")  # pragma: no cover
 
     def _run_once(self, work: Callable[[AnyConnection], T]) -> T:
-        pool = self._open_pool()
-        connection = self._take(pool)
+        pool = self._pool()
+        connection = pool.getconn(timeout=WAIT_SECONDS)
         try:
             if connection.autocommit:
                 # Each statement is a transaction, so there is none to end; asking costs time.
-                found = work(connection)
-            else:
-                with connection:
-                    found = work(connection)
-            self._heard[connection] = time.monotonic()
-            return found
+                return work(connection)
+            with connection:
+                return work(connection)
         finally:
             pool.putconn(connection)
 
-    def _take(self, pool: Pool) -> AnyConnection:
-        """Wait for a connection, and tell an unreachable server from a busy pool early."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while True:
-            try:
-                connection: AnyConnection = pool.getconn(timeout=_PROBE_SECONDS)
-                return connection
-            except PoolTimeout as error:
-                # The pool keeps trying whatever the reason; a connection of our own has one.
-                if time.monotonic() > deadline:
-                    raise translate(error, self.shown) from error
-                self._probe()
-            except PoolClosed as error:
-                raise translate(error, self.shown) from error
+    def _pool(self) -> Pool:
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(f"{self.shown}: the store is closed")
+            if self._given is not None:
+                return self._given
+            if self._own is None:
+                self._own = Connections(self._connect_for_pool)
+            return self._own
 
-    def _probe(self) -> None:
-        if self.owned:
-            with suppress(StoreBusy):
-                self.connect().close()
+    def _connect_for_pool(self) -> AnyConnection:
+        connection = self.connect()
+        try:
+            execute(connection, Statement(queries("postgres", self.schema)["postgres.check"], {}))
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise translate(error, self.shown) from error
+            raise
+        return connection
 
     def connect(self) -> AnyConnection:
         """Open one connection outside the pool, whose failure is known at once."""
@@ -227,41 +224,6 @@ class Link:
         except psycopg.Error as error:
             raise translate(error, self.shown) from error
         return connection
-
-    def _open_pool(self) -> Pool:
-        with self._lock:
-            if self._closed:
-                raise StoreClosed(f"{self.shown}: the store is closed")
-            if self.owned and self._pid != os.getpid():
-                # Connections and the pool's threads belong to the parent of a fork; it is kept
-                # unused, since collecting it would speak on the parent's connections.
-                self._parents.append(self._pool)
-                self._pool, self._pid = None, os.getpid()
-            if self._pool is None:
-                self._pool = ConnectionPool(
-                    self._conninfo,
-                    kwargs=self._options,
-                    # None in advance: whoever asks before it is there would have a second one made, and
-                    # statements would be planned on both in turn.
-                    min_size=0,
-                    max_size=POOL_SIZE,
-                    timeout=WAIT_SECONDS,
-                    # Whoever asks next has the pool try anew at once. By itself it would wait twice as
-                    # long after each attempt, and sleep for long when a server is back.
-                    reconnect_timeout=_PROBE_SECONDS,
-                    check=self._check,
-                    configure=self._configure,
-                    name="holdfast",
-                    open=True,
-                )
-            return self._pool
-
-    def _check(self, connection: AnyConnection) -> None:
-        if time.monotonic() - self._heard.get(connection, 0.0) > _FRESH_SECONDS:
-            ConnectionPool.check_connection(connection)
-
-    def _configure(self, connection: AnyConnection) -> None:
-        execute(connection, Statement(queries("postgres", self.schema)["postgres.check"], {}))
 
 
 def execute(connection: AnyConnection, statement: Statement) -> list[tuple[Any, ...]]:

@@ -9,7 +9,8 @@ from holdfast.errors import CheckpointAltered, StoreNotSealed
 from holdfast.model import CheckpointRecord
 from holdfast.stores.chain import link_of, record_row
 from holdfast.stores.postgres_chain import PostgresChain
-from holdfast.stores.postgres_connection import AnyConnection, execute
+from holdfast.stores.postgres_connection import execute
+from holdfast.stores.postgres_pool import AnyConnection
 from holdfast.stores.postgres_statements import Statement
 from holdfast.stores.rules import not_sealed
 

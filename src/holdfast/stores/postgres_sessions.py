@@ -36,7 +36,8 @@ from holdfast.stores.checks import (
     merged_text,
 )
 from holdfast.stores.postgres_chain import PostgresChain
-from holdfast.stores.postgres_connection import AnyConnection, execute
+from holdfast.stores.postgres_connection import execute
+from holdfast.stores.postgres_pool import AnyConnection
 from holdfast.stores.postgres_rows import parse_agent, parse_log, parse_session
 from holdfast.stores.postgres_statements import Statement, uuid_or_none
 from holdfast.stores.rules import refuse_change

@@ -22,9 +22,10 @@ from holdfast.model import (
 from holdfast.stores.chain import content_digest, record_row
 from holdfast.stores.checks import as_utc, check_filter, document_text
 from holdfast.stores.copy_checks import check_copied, check_copy
-from holdfast.stores.postgres_connection import AnyConnection, execute
+from holdfast.stores.postgres_connection import execute
 from holdfast.stores.postgres_effects import PostgresEffects
 from holdfast.stores.postgres_listing import list_statement
+from holdfast.stores.postgres_pool import AnyConnection
 from holdfast.stores.postgres_rows import (
     parse_agent,
     parse_checkpoint,

@@ -1,0 +1,176 @@
+"""The connections of one store: opened when somebody needs one, the last used first, and without a thread.
+
+A pool that keeps connections in readiness has threads to open and close them. A store needs none. Whoever finds no
+connection free opens one, and so learns at once why it cannot be; whoever gives one back closes what was not used
+for long. Threads have to be ended before the interpreter is, by programs that do not close what they opened too:
+Python 3.13 and later wait twenty seconds for those of psycopg's pool.
+
+    connections = Connections(open_one)
+    connection = connections.getconn(timeout=30.0)
+    try:
+        ...
+    finally:
+        connections.putconn(connection)
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from psycopg import Connection, Error
+from psycopg.pq import TransactionStatus
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from holdfast.errors import StoreBusy, StoreUnavailable
+
+AnyConnection: TypeAlias = "Connection[Any]"
+
+POOL_SIZE: Final = 10
+# A connection that answered so recently is taken to be alive: asking would double the round trips.
+_FRESH_SECONDS: Final = 1.0
+# A server that is being started again has so long to be back.
+_RESTART_SECONDS: Final = 1.0
+_UNUSED_SECONDS: Final = 600.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+
+class Pool(Protocol):
+    """What a store asks of a pool: ours, or one of psycopg's that it was handed."""
+
+    def getconn(self, timeout: float) -> AnyConnection:
+        """Lend a connection, within so many seconds."""
+
+    def putconn(self, conn: AnyConnection) -> None:
+        """Take one back."""
+
+
+class _Free(NamedTuple):
+    connection: AnyConnection
+    heard_at: float
+
+
+class Connections:
+    """At most `POOL_SIZE` connections, for any number of threads.
+
+    ``connect`` opens one and raises what the store raises. It belongs to the process that made it: a forked child
+    leaves it alone and makes one of its own.
+    """
+
+    def __init__(self, connect: Callable[[], AnyConnection]) -> None:
+        self._connect = connect
+        self._free: list[_Free] = []
+        self._places = POOL_SIZE
+        self._closed = False
+        self._changed = threading.Condition(threading.Lock())
+        # When it is dropped, or the program ends, without having been closed.
+        weakref.finalize(self, _close_free, self._free, os.getpid())
+
+    @property
+    def size(self) -> int:
+        """How many are open, or being opened."""
+        return POOL_SIZE - self._places
+
+    def getconn(self, timeout: float) -> AnyConnection:
+        """Return a connection that answers, and is the caller's until `putconn`.
+
+        Raises `PoolTimeout`, `PoolClosed`, or why none can be opened.
+        """
+        began = time.monotonic()
+        deadline = began + timeout
+        pause = _SHORTEST_PAUSE
+        while True:
+            free = self._claim(deadline)
+            if free is not None:
+                if self._is_alive(free):
+                    return free.connection
+                continue
+            try:
+                return self._connect()
+            except BaseException as error:
+                self._give_place_back()
+                if time.monotonic() + pause > _patience(error, began, deadline):
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def putconn(self, conn: AnyConnection) -> None:
+        """Take a connection back. One that is in the middle of something, or dead, is closed."""
+        now = time.monotonic()
+        unused = None
+        with self._changed:
+            if not self._closed and conn.pgconn.transaction_status == TransactionStatus.IDLE:
+                if self._free and now - self._free[0].heard_at > _UNUSED_SECONDS:
+                    unused = self._free.pop(0).connection
+                self._free.append(_Free(conn, now))
+                self._changed.notify()
+            else:
+                unused = conn
+        if unused is not None:
+            self._discard(unused)
+
+    def doubt(self) -> None:
+        """Have every connection asked before it is used: one was found dead."""
+        with self._changed:
+            self._free[:] = [_Free(free.connection, -_UNUSED_SECONDS) for free in self._free]
+
+    def close(self) -> None:
+        """Close what is free now, and the rest when it is given back."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        _close_free(self._free, os.getpid())
+
+    def _claim(self, deadline: float) -> _Free | None:
+        """Take what is free, or, as None, the place of one that is still to be opened."""
+        with self._changed:
+            while not self._closed:
+                if self._free:
+                    return self._free.pop()
+                if self._places:
+                    self._places -= 1
+                    return None
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise PoolTimeout(
+                        f"all {POOL_SIZE} connections are in use, and none became free"
+                    )
+        raise PoolClosed("the connections are closed")
+
+    def _is_alive(self, free: _Free) -> bool:
+        """Whether a connection can be used. One that cannot is gone."""
+        if time.monotonic() - free.heard_at < _FRESH_SECONDS:
+            return True
+        try:
+            free.connection.execute("")
+        except BaseException as error:
+            self._discard(free.connection)
+            if isinstance(error, Error):
+                return False
+            raise
+        return True
+
+    def _discard(self, connection: AnyConnection) -> None:
+        connection.close()
+        self._give_place_back()
+
+    def _give_place_back(self) -> None:
+        with self._changed:
+            self._places += 1
+            self._changed.notify()
+
+
+def _patience(error: BaseException, began: float, deadline: float) -> float:
+    """Return until when it is worth trying again to open a connection."""
+    if isinstance(error, StoreBusy):
+        return deadline  # the server has no place left; others may leave
+    return began + _RESTART_SECONDS if isinstance(error, StoreUnavailable) else began
+
+
+def _close_free(free: list[_Free], process: int) -> None:
+    # In a forked child they are the parent's, who goes on using them.
+    while free and process == os.getpid():
+        free.pop().connection.close()
