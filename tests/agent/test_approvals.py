@@ -478,6 +478,98 @@ def test_a_tool_that_is_missing_after_a_deploy_gives_an_explicit_result(
     assert traces() == []
 
 
+class Stopped(BaseException):
+    """The process is gone, and what it has stored is left."""
+
+
+@tool
+async def stops() -> str:
+    raise Stopped
+
+
+def refund_of(traces: Traces, amount_type: str, *, needs_approval: bool = True) -> Tool:
+    def refund(order: str, amount: float) -> str:
+        traces.leave("refund", order, amount)
+        return "paid"
+
+    parameters = {
+        "type": "object",
+        "properties": {"order": {"type": "string"}, "amount": {"type": amount_type}},
+    }
+    return Tool(refund, parameters=parameters, needs_approval=needs_approval)
+
+
+@pytest.mark.parametrize("before", ["no tool", "another schema", "no need of approval"])
+def test_what_another_worker_let_pass_does_not_run_unless_a_person_agreed(
+    connect: Connect, traces: Traces, before: str
+) -> None:
+    script = ([call("stops"), call("refund", order="7", amount=499.5)], "done")
+    earlier = {
+        "no tool": [],
+        "another schema": [refund_of(traces, "integer")],
+        "no need of approval": [refund_of(traces, "number", needs_approval=False)],
+    }[before]
+
+    async def scenario() -> None:
+        old = shop_agent(connect(), traces, *script, tools=[stops, *earlier])
+        with pytest.raises(Stopped):
+            await old.run("Please")
+        new = shop_agent(connect(), traces, *script, tools=[stops, refund_of(traces, "number")])
+        answer = {"stops": Decision.answer("stopped")}
+        with pytest.raises(AgentSuspended) as raised:
+            await new.resume_from_checkpoint()
+        asked = {one.id for one in raised.value.pending} - {"stops"}
+        if before == "no need of approval":
+            assert asked == {"refund"}
+        else:  # the model was told by the worker that could not run it
+            assert asked == set()
+        denied = answer | dict.fromkeys(asked, Decision.reject())
+        result = await new.resume_from_checkpoint(decisions=denied)
+        assert "not run" in results(result.messages)["refund"]
+
+    run(scenario())
+    assert traces() == []
+
+
+def test_a_worker_without_the_tool_approves_nothing(connect: Connect, traces: Traces) -> None:
+    two = [call("send_mail", to="ann"), call("refund", order="7", amount=20)]
+    mail = Tool(shop(traces)[1].function, needs_approval=True)
+
+    async def scenario() -> None:
+        await suspended(shop_agent(connect(), traces, two, "done", tools=[mail, *shop(traces)[:1]]))
+        wrong = shop_agent(
+            connect(), traces, two, "done", tools=[mail], budget=Budget(tool_calls=0)
+        )
+        with pytest.raises(BudgetExceeded):
+            await wrong.resume_from_checkpoint(decisions={"send_mail": True})
+        right = shop_agent(
+            connect(), traces, two, "done", tools=[mail, *shop(traces)[:1]], budget=Budget()
+        )
+        result = await right.resume_from_checkpoint()
+        assert "not available" in results(result.messages)["refund"]
+
+    run(scenario())
+    assert traces() == ["send_mail ann"]
+
+
+@pytest.mark.parametrize("status", ["running", "interrupted", "suspended"])
+def test_a_stored_mark_that_no_person_made_is_not_trusted(
+    connect: Connect, traces: Traces, status: str
+) -> None:
+    async def scenario() -> None:
+        await suspended(shop_agent(connect(), traces))
+        snapshot = await connect().load("support-42")
+        [stored] = snapshot["calls"]
+        stored |= {"state": "approved", "reason": None, "parameters": None}
+        await connect().put("support-42", snapshot | {"status": status})
+        with pytest.raises(AgentSuspended) as raised:
+            await shop_agent(connect(), traces).resume_from_checkpoint()
+        assert [(one.id, one.reason) for one in raised.value.pending] == [("refund", "approval")]
+
+    run(scenario())
+    assert traces() == []
+
+
 def test_needing_approval_may_depend_on_the_arguments(traces: Traces) -> None:
     @tool(needs_approval=lambda arguments: arguments["amount"] > 10)
     def pay(amount: int) -> str:

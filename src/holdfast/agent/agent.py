@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from holdfast.agent.approvals import admit, apply_decisions, ask, load
+from holdfast.agent.approvals import admit, apply_decisions, ask, load, tool_for
 from holdfast.agent.decisions import Approver, Decidable
 from holdfast.agent.messages import Budget, Message, Model, RunResult
 from holdfast.agent.run import Equipment, Run
@@ -178,12 +178,15 @@ class Agent:
                     call.state = "approved"
                 else:
                     call.wait("unknown", {} if tool is None else tool.spec.parameters)
+            # What no person has agreed to another worker has let pass, perhaps with other tools.
+            if call.state == "approved" and call.reason is None:
+                call.state = "new"
         admit(state, self._tools)
         apply_decisions(state, decisions or {}, self._tools)
         for call in state.calls:
             missing = call.name not in self._tools
             if call.state == "pending" and call.reason == "approval" and missing:
-                call.state = "approved"  # nobody is asked in vain, and the model is told
+                tool_for(call, self._tools)  # nobody is asked in vain, and the model is told
         if approver is not None:
             await ask(state, approver, self._tools)
 

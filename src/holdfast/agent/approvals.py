@@ -12,7 +12,7 @@ from holdfast.agent.schema import check_arguments
 from holdfast.agent.snapshot import Call, RunState, read_snapshot
 from holdfast.agent.tools import Tool
 from holdfast.agent.values import stored_form
-from holdfast.errors import AlreadyResumed, InvalidDecision, NothingToResume
+from holdfast.errors import AlreadyResumed, InvalidArguments, InvalidDecision, NothingToResume
 
 
 async def pending_calls(
@@ -60,14 +60,35 @@ async def load(
 
 
 def admit(state: RunState, tools: Mapping[str, Tool]) -> None:
-    """Find out which of the new calls may run at once and which wait for approval."""
+    """Find out which of the new calls may run at once, which wait for approval, and which cannot."""
     for call in state.calls:
         if call.state == "new":
-            call.state = "approved"
-            tool = tools.get(call.name)
-            # A call that cannot run is told to the model, not to people.
-            if tool and tool.fits(call.arguments) and tool.needs_approval(call.arguments):
+            tool = tool_for(call, tools)
+            if tool is not None and tool.needs_approval(call.arguments):
                 call.wait("approval", tool.spec.parameters)
+            elif tool is not None:
+                call.state = "approved"
+
+
+def tool_for(call: Call, tools: Mapping[str, Tool]) -> Tool | None:
+    """Return the tool that a call can run with; without one, end the call: the model is told.
+
+    It ends here and now. Were it left to run, a worker that has the tool would find a call that
+    nobody was asked about.
+    """
+    tool = tools.get(call.name)
+    if tool is None:
+        call.finish(
+            f"The tool {call.name!r} is not available (any more); the call was not run",
+            is_error=True,
+        )
+        return None
+    try:
+        tool.check(call.arguments)
+    except InvalidArguments as error:
+        call.finish(f"The call was not run: {error}", is_error=True)
+        return None
+    return tool
 
 
 def apply_decisions(

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from holdfast.agent.approvals import admit
+from holdfast.agent.approvals import admit, tool_for
 from holdfast.agent.messages import Message, Model, Reply, RunResult, ToolCall, Usage
 from holdfast.agent.saving import Kind, Step, Strategy, Trail, logger
 from holdfast.agent.snapshot import Call, RunState
@@ -26,7 +26,6 @@ from holdfast.errors import (
     AgentSuspended,
     AlreadyResumed,
     BudgetExceeded,
-    InvalidArguments,
     InvalidReply,
     SnapshotNotSaved,
     StateNotSerializable,
@@ -141,17 +140,8 @@ class Run:
         state.calls = []
 
     async def _execute(self, call: Call) -> None:
-        tool = self._tools.get(call.name)
+        tool = tool_for(call, self._tools)
         if tool is None:
-            call.finish(
-                f"The tool {call.name!r} is not available (any more); the call was not run",
-                is_error=True,
-            )
-            return
-        try:
-            tool.check(call.arguments)
-        except InvalidArguments as error:
-            call.finish(f"The call was not run: {error}", is_error=True)
             return
         self._check_budget(("tool_calls",))
         self._state.usage += Usage(tool_calls=1)
