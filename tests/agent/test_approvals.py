@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -45,8 +45,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def shop_agent(checkpointer: Any, traces: Traces, *replies: Any, **options: Any) -> Agent:
     script = replies or ([call("refund", order="7", amount=20)], "done")
-    options = {"default_thread_id": "support-42", "tools": shop(traces)} | options
-    return Agent(model=ScriptedModel(*script), checkpointer=checkpointer, **options)
+    given: dict[str, Any] = {
+        "model": ScriptedModel(*script),
+        "default_thread_id": "support-42",
+        "tools": shop(traces),
+    }
+    return Agent(checkpointer=checkpointer, **given | options)
 
 
 async def suspended(agent: Agent, **options: Any) -> AgentSuspended:
@@ -280,16 +284,24 @@ def test_decisions_that_make_no_sense_change_nothing(
     async def scenario() -> None:
         agent = shop_agent(checkpointer, traces)
         await suspended(agent)
+        bad: Any
         for bad in (
             {"nobody": True},
             {"refund": "perhaps"},
             {"refund": {"action": "modify"}},
             {"refund": {"action": "modify", "arguments": 1}},
             {"refund": {"action": "approve", "arguments": {}}},
+            {"refund": {"action": ["approve"]}},
+            {"refund": {}},
             {"refund": None},
+            ["refund"],
+            "refund",
+            [("refund", True)],
         ):
             with pytest.raises(InvalidDecision):
-                await agent.resume_from_checkpoint(decisions=bad)  # type: ignore[arg-type]
+                await agent.resume_from_checkpoint(decisions=bad)
+            with pytest.raises(InvalidDecision):
+                await decide(checkpointer, "support-42", bad)
         with pytest.raises(InvalidDecision, match="these do: refund"):
             await decide(checkpointer, "support-42", {"nobody": True})
         assert (await agent.resume_from_checkpoint(approver=yes)).text == "done"
@@ -299,6 +311,32 @@ def test_decisions_that_make_no_sense_change_nothing(
             await pending_calls(checkpointer, "unknown")
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Decision("deny"),  # type: ignore[arg-type]
+        lambda: Decision("approved"),  # type: ignore[arg-type]
+        lambda: Decision(["approve"]),  # type: ignore[arg-type]
+        lambda: Decision(None),  # type: ignore[arg-type]
+        lambda: Decision("modify"),
+        lambda: Decision("approve", arguments={"amount": 5}),
+        lambda: Decision.modify(None),  # type: ignore[arg-type]
+        lambda: Decision.modify("amount=5"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_decision_that_is_not_understood_cannot_be_made(
+    traces: Traces, made: Callable[[], Decision]
+) -> None:
+    async def scenario() -> None:
+        agent = shop_agent(MemoryCheckpointer(), traces)
+        await suspended(agent)
+        with pytest.raises(InvalidDecision, match="is no decision: use Decision"):
+            await agent.resume_from_checkpoint(approver=lambda pending: made())
+
+    run(scenario())
+    assert traces() == []
 
 
 BATCH = [

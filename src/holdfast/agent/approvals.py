@@ -95,6 +95,10 @@ def apply_decisions(
     state: RunState, decisions: Mapping[str, Decidable], tools: Mapping[str, Tool]
 ) -> None:
     """Apply decisions by call id. Raises `InvalidDecision` or `InvalidArguments`."""
+    if not isinstance(decisions, Mapping):
+        raise InvalidDecision(
+            f"decisions are a mapping of call ids to decisions, not {decisions!r:.120}"
+        )
     waiting = {call.id: call for call in state.calls if call.state == "pending"}
     if unknown := [str(call_id) for call_id in decisions if call_id not in waiting]:
         raise InvalidDecision(
@@ -120,19 +124,21 @@ async def ask(state: RunState, approver: Approver, tools: Mapping[str, Tool]) ->
 
 
 def _apply(call: Call, decision: Decision, tool: Tool | None) -> None:
-    if decision.action == "suspend":
-        return
-    if decision.action == "reject":
-        why = f": {decision.reason}" if decision.reason else ""
-        call.finish(f"The call was rejected and not run{why}", is_error=True)
-    elif decision.action == "answer":
-        call.finish(stored_form(decision.result, f"result of {call.id}"))
-    else:
-        if decision.action == "modify":
+    match decision.action:
+        case "approve":
+            call.state = "approved"
+        case "modify":
             arguments = stored_form(dict(decision.arguments or {}), f"arguments of {call.id}")
             if tool is not None:
                 tool.check(arguments)
             else:
                 check_arguments(arguments, call.parameters or {}, call.name)
             call.arguments, call.modified = arguments, True
-        call.state = "approved"
+            call.state = "approved"
+        case "reject":
+            why = f": {decision.reason}" if decision.reason else ""
+            call.finish(f"The call was rejected and not run{why}", is_error=True)
+        case "answer":
+            call.finish(stored_form(decision.result, f"result of {call.id}"))
+        case "suspend":
+            pass

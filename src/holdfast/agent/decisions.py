@@ -29,6 +29,7 @@ _FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "answer": frozenset({"result"}),
     "suspend": frozenset(),
 }
+_ACTIONS: Final = tuple(_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,21 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do about a pending call; made by its methods, see the module."""
+    """What to do about a pending call; made by its methods, see the module.
+
+    Raises `InvalidDecision` for an action that is none, and for arguments where only a
+    modification has them: what is not understood must not run anything.
+    """
 
     action: Action
     arguments: Mapping[str, Any] | None = None
     reason: str = ""
     result: Any = None
+
+    def __post_init__(self) -> None:
+        wanted = Mapping if self.action == "modify" else type(None)
+        if self.action not in _ACTIONS or not isinstance(self.arguments, wanted):
+            raise _no_decision({"action": self.action, "arguments": self.arguments})
 
     @classmethod
     def approve(cls) -> Decision:
@@ -62,7 +72,7 @@ class Decision:
     @classmethod
     def modify(cls, arguments: Mapping[str, Any]) -> Decision:
         """Run the call with other arguments."""
-        return cls("modify", arguments=dict(arguments))
+        return cls("modify", arguments=arguments)
 
     @classmethod
     def reject(cls, reason: str = "") -> Decision:
@@ -88,16 +98,20 @@ class Decision:
             return cls.approve() if value else cls.reject()
         if isinstance(value, str):
             value = {"action": value}
-        if isinstance(value, Mapping) and value.get("action") in _FIELDS:
+        if isinstance(value, Mapping):
+            action: Any = value.get("action")
             given = {key: one for key, one in value.items() if key != "action"}
-            allowed = _FIELDS[value["action"]]
-            complete = given.keys() == allowed or (value["action"] == "reject" and not given)
-            if complete and isinstance(given.get("arguments", {}), Mapping):
-                return cls(value["action"], **given)
-        raise InvalidDecision(
-            f"{value!r:.120} is no decision: use Decision.approve(), .modify(arguments), "
-            f".reject(reason), .answer(result) or .suspend(), True, False, or their JSON form"
-        )
+            allowed = _FIELDS[action] if action in _ACTIONS else None
+            if given.keys() == allowed or (action == "reject" and not given):
+                return cls(action, **given)
+        raise _no_decision(value)
+
+
+def _no_decision(value: object) -> InvalidDecision:
+    return InvalidDecision(
+        f"{value!r:.120} is no decision: use Decision.approve(), .modify(arguments), "
+        f".reject(reason), .answer(result) or .suspend(), True, False, or their JSON form"
+    )
 
 
 Decidable: TypeAlias = Decision | bool | str | Mapping[str, Any]
