@@ -679,6 +679,40 @@ def test_a_tool_that_fails_is_told_to_the_model(traces: Traces) -> None:
     assert found["b"].startswith("breaks ran, but its result cannot be stored")
 
 
+def test_an_error_whose_text_cannot_be_stored_is_told_all_the_same(
+    checkpointer: BaseCheckpointer, traces: Traces
+) -> None:
+    class Speechless(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    @tool
+    def breaks(how: str) -> None:
+        raise Speechless if how == "silent" else ValueError("caf\udce9 and a \0")
+
+    class Broken(ScriptedModel):
+        async def __call__(self, messages: Any, tools: Any, /) -> Reply:
+            if len(messages) > 1:
+                raise ValueError("caf\udce9 and a \0")
+            return await super().__call__(messages, tools)
+
+    async def scenario() -> None:
+        script = ([call("breaks", "a", how="loud"), call("breaks", "b", how="silent")], "done")
+        agent = shop_agent(checkpointer, traces, *script, tools=[breaks])
+        assert results((await agent.run("Please")).messages) == {
+            "a": r"ValueError: caf\udce9 and a \0",
+            "b": "Speechless: (its message cannot be read)",
+        }
+        agent = shop_agent(checkpointer, traces, model=Broken(*script), tools=[breaks])
+        with pytest.raises(ValueError, match="and a"):
+            await agent.run("Please")
+        snapshot = await checkpointer.load("support-42")
+        assert snapshot["status"] == "interrupted"
+        assert snapshot["error"] == r"ValueError: caf\udce9 and a \0"
+
+    run(scenario())
+
+
 def test_a_model_sees_its_tools_and_cannot_change_what_was_said(traces: Traces) -> None:
     class Meddling(ScriptedModel):
         async def __call__(self, messages: Any, tools: Any, /) -> Reply:

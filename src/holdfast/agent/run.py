@@ -20,7 +20,7 @@ from holdfast.agent.messages import Message, Model, Reply, RunResult, ToolCall, 
 from holdfast.agent.saving import Kind, Step, Strategy, Trail, logger
 from holdfast.agent.snapshot import Call, RunState
 from holdfast.agent.tools import Tool
-from holdfast.agent.values import stored_form
+from holdfast.agent.values import error_text, stored_form
 from holdfast.agent.worker import at_work, this_worker
 from holdfast.errors import (
     AgentSuspended,
@@ -89,7 +89,7 @@ class Run:
             raise
         except (Exception, asyncio.CancelledError) as error:
             self._state.status, self._state.worker = "interrupted", None
-            self._state.error = f"{type(error).__name__}: {error}"
+            self._state.error = error_text(error)
             try:
                 await self._reached("end")
             except (AlreadyResumed, SnapshotNotSaved) as failure:
@@ -159,7 +159,7 @@ class Run:
             result = await tool(call.arguments)
         except Exception as error:
             logger.warning("the tool %r failed", call.name, exc_info=True)
-            call.finish(f"{type(error).__name__}: {error}", is_error=True)
+            call.finish(error_text(error), is_error=True)
             return
         try:
             call.finish(stored_form(result, f"result of {call.name}"))

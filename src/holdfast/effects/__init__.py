@@ -18,7 +18,7 @@ A body runs at most once for each record that says started. No record can tell m
 """
 
 from holdfast.effects.call import Call, Declaration
-from holdfast.effects.effect import Effect, Verdict, error_document
+from holdfast.effects.effect import Effect, Verdict, error_document, error_message
 from holdfast.effects.ledger import Ledger
 
-__all__ = ["Call", "Declaration", "Effect", "Ledger", "Verdict", "error_document"]
+__all__ = ["Call", "Declaration", "Effect", "Ledger", "Verdict", "error_document", "error_message"]

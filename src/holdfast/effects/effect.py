@@ -116,16 +116,20 @@ def idempotency_key(tenant: str, effect: NewEffect | EffectRecord) -> str:
 
 def error_document(error: BaseException) -> dict[str, Any]:
     """Return what is kept of an error: its type, its message and its traceback."""
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message cannot be read)"
     text = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARACTERS:]
     return {
         "type": type(error).__qualname__,
-        "message": _storable(message),
+        "message": error_message(error),
         "traceback": _storable(text),
     }
+
+
+def error_message(error: BaseException) -> str:
+    """Return the message of an error as it can be stored."""
+    try:
+        return _storable(str(error))
+    except Exception:
+        return "(its message cannot be read)"
 
 
 def recorded_result(record: EffectRecord, store: Store) -> Any:
