@@ -52,6 +52,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── CheckpointBusy
     │   ├── LeaseLost
     │   ├── AlreadyResumed
+    │   ├── ThreadOccupied
     │   ├── StaleWriter
     │   ├── GateUnmet
     │   └── ChunksMissing
@@ -442,6 +443,12 @@ class AlreadyResumed(ConflictError):
     """Somebody has gone on from this checkpoint already, so its work would be done twice."""
 
     code = "already_resumed"
+
+
+class ThreadOccupied(ConflictError):
+    """A suspended run waits in the thread, where a new one would bury it. Nothing was run."""
+
+    code = "thread_occupied"
 
 
 class StaleWriter(ConflictError):

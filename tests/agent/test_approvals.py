@@ -32,6 +32,7 @@ from holdfast.errors import (
     NothingToResume,
     NotResumable,
     StoreUnavailable,
+    ThreadOccupied,
 )
 from tests.agent.conftest import Connect
 from tests.agent.scripts import ScriptedModel, Traces, call, results, shop
@@ -417,6 +418,44 @@ def test_a_fork_leaves_what_waits_for_people_to_be_resumed(
             await agent.resume_from_checkpoint(approver=yes, checkpoint_id=error.checkpoint_id)
 
     run(scenario())
+
+
+def test_a_new_run_does_not_bury_one_that_waits_for_people(
+    connect: Connect, traces: Traces
+) -> None:
+    async def scenario() -> None:
+        agent = shop_agent(connect(), traces)
+        error = await suspended(agent)
+        chat = shop_agent(connect(), traces, "hello")
+        with pytest.raises(ThreadOccupied, match=f"'support-42'.*{error.checkpoint_id}"):
+            await chat.run("How long will it take?")
+        await chat.run("Hi", thread_id="another")
+        assert [one.id for one in await pending_calls(connect(), "support-42")] == ["refund"]
+        await decide(connect(), "support-42", {"refund": True})
+        with pytest.raises(ThreadOccupied):  # decided, and nobody has gone on yet
+            await chat.run("How long will it take?")
+        assert (await agent.resume_from_checkpoint()).text == "done"
+        assert (await chat.run("Thanks")).text == "hello"
+
+    run(scenario())
+    assert traces() == ["refund 7 20"]
+
+
+def test_a_suspended_run_that_was_abandoned_is_found_by_its_checkpoint(
+    connect: Connect, traces: Traces
+) -> None:
+    async def scenario() -> None:
+        agent = shop_agent(connect(), traces)
+        error = await suspended(agent)
+        await shop_agent(connect(), traces, "hello").run("Never mind", abandon=True)
+        with pytest.raises(AlreadyResumed, match=r"never suspended; .* name its checkpoint_id"):
+            await agent.resume_from_checkpoint(approver=yes)
+        await agent.resume_from_checkpoint(approver=yes, checkpoint_id=error.checkpoint_id)
+        with pytest.raises(AlreadyResumed, match="fork=True repeats it from its last suspension"):
+            await agent.resume_from_checkpoint(approver=yes)
+
+    run(scenario())
+    assert traces() == ["refund 7 20"]
 
 
 def test_a_run_that_was_never_suspended_has_nothing_to_repeat(

@@ -10,7 +10,7 @@ from holdfast.agent.decisions import Approver, Decidable
 from holdfast.agent.messages import Budget, Message, Model, RunResult
 from holdfast.agent.run import Equipment, Run
 from holdfast.agent.saving import Checkpointer, SaveOn, Strategy, Trail, Trigger
-from holdfast.agent.snapshot import Migration, RunState
+from holdfast.agent.snapshot import Migration, RunState, is_suspended
 from holdfast.agent.tools import Tool, tools_by_name
 from holdfast.agent.values import stored_form
 from holdfast.agent.worker import is_at_work
@@ -19,6 +19,7 @@ from holdfast.errors import (
     AlreadyResumed,
     InvalidConfiguration,
     NothingToResume,
+    ThreadOccupied,
 )
 from holdfast.ids import check_session_id, new_id
 
@@ -68,15 +69,28 @@ class Agent:
         self._equipment = Equipment(model, self._tools, Strategy(save_on, trigger))
 
     async def run(
-        self, prompt: Any, *, thread_id: str | None = None, messages: Iterable[Message] = ()
+        self,
+        prompt: Any,
+        *,
+        thread_id: str | None = None,
+        messages: Iterable[Message] = (),
+        abandon: bool = False,
     ) -> RunResult:
         """Run a prompt to its end; ``messages`` are what was said before.
 
         Every call is a run of its own, stored in the thread given, in the agent's default one, or
         in a new one. Raises `AgentSuspended` when calls wait for approval, `BudgetExceeded`,
         `SnapshotNotSaved`, and whatever the model raises; the run can be resumed then.
+
+        Raises `ThreadOccupied` while a suspended run waits in the thread. ``abandon=True`` leaves
+        that one behind: nobody finds it by its thread any more, only by its checkpoint's id, and
+        it goes the way of all old checkpoints.
         """
-        thread_id = self._thread(thread_id) or new_id()
+        thread_id = self._thread(thread_id)
+        if thread_id is None:
+            thread_id = new_id()
+        elif not abandon:
+            await self._require_nobody_waiting(thread_id)
         prompted = [*messages, {"role": "user", "content": prompt}]
         state = RunState(
             run_id=new_id(),
@@ -139,6 +153,15 @@ class Agent:
             return self._default_thread_id
         return check_session_id(thread_id)
 
+    async def _require_nobody_waiting(self, thread_id: str) -> None:
+        found = await self._checkpointer.find(thread_id)
+        if found is not None and is_suspended(found[1]):
+            raise ThreadOccupied(
+                f"a suspended run waits in thread {thread_id!r}: decide about its calls and resume it "
+                f"first, run in another thread, or leave it behind with abandon=True (its "
+                f"checkpoint_id is {found[0].id})"
+            )
+
     async def _load(self, thread_id: str, checkpoint_id: str | None) -> tuple[str, RunState]:
         return await load(
             self._checkpointer,
@@ -152,10 +175,13 @@ class Agent:
         self, thread_id: str, ended: RunState, *, fork: bool
     ) -> tuple[str, RunState]:
         """Return the last suspension of a run that has ended, for a fork; nobody else may go on."""
+        other = "to go on with another run of the thread, name its checkpoint_id"
         if not fork:
+            how = f"it was never suspended; {other}"
+            if ended.decided_from is not None:
+                how = f"fork=True repeats it from its last suspension; {other}"
             raise AlreadyResumed(
-                f"the run of thread {thread_id!r} has ended: its last message is in its snapshot. "
-                f"fork=True repeats it from its last suspension"
+                f"the run of thread {thread_id!r} has ended: its last message is in its snapshot; {how}"
             )
         if ended.decided_from is None:
             raise NothingToResume(

@@ -162,6 +162,11 @@ def read_snapshot(
     return run
 
 
+def is_suspended(document: Mapping[str, Any]) -> bool:
+    """Tell whether a snapshot, of whatever version, is of a run that waits for people."""
+    return document.get("kind") == KIND and document.get("status") == "suspended"
+
+
 def _check(run: Any) -> None:
     """Refuse values that no run has: what is not understood could be done twice."""
     caps = [cap for cap in astuple(run.budget) if cap is not None]
