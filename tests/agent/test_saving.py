@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -173,6 +174,83 @@ def test_a_cancelled_run_can_be_resumed_and_its_tool_is_unknown(
 
     run(scenario())
     assert traces() == ["send_mail a", "slow"]
+
+
+@pytest.mark.parametrize("way", ["returns", "raises"])
+def test_what_a_tool_in_a_thread_came_to_outlasts_a_cancellation(
+    connect: Connect, traces: Traces, way: str
+) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        working, free = asyncio.Event(), threading.Event()
+
+        @tool
+        def charge() -> str:
+            loop.call_soon_threadsafe(working.set)
+            free.wait(30)
+            traces.leave("charge")
+            if way == "raises":
+                raise ValueError("no money")
+            return "receipt-1"
+
+        agent = agent_of(connect(), traces, [call("charge")], "done", tools=[charge])
+        work = asyncio.create_task(agent.run("Please"))
+        await working.wait()
+        work.cancel()
+        await asyncio.sleep(0)
+        free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert (await statuses(connect()))[-1] == "interrupted 2 d"
+        said = {"returns": "receipt-1", "raises": "ValueError: no money"}[way]
+        result = await agent.resume_from_checkpoint()
+        assert results(result.messages) == {"charge": said}
+
+    run(scenario())
+    assert traces() == ["charge"]
+
+
+@pytest.mark.parametrize("name", ["send_mail", "refund"])
+def test_a_call_that_was_cancelled_before_it_began_is_not_unknown(
+    traces: Traces, name: str
+) -> None:
+    asked = {
+        "send_mail": call("send_mail", to="a"),
+        "refund": call("refund", order="7", amount=1),
+    }[name]
+
+    async def scenario() -> None:
+        saving, free = asyncio.Event(), asyncio.Event()
+
+        class Slow(MemoryCheckpointer):
+            async def put(
+                self, thread_id: str, snapshot: Mapping[str, Any], *, consumes: str | None = None
+            ) -> str:
+                if any(one["state"] == "started" for one in snapshot["calls"]):
+                    saving.set()
+                    await free.wait()
+                return await super().put(thread_id, snapshot, consumes=consumes)
+
+        checkpointer = Slow()
+        agent = agent_of(checkpointer, traces, [asked], "done")
+        work = asyncio.create_task(agent.run("Please"))
+        if name == "refund":
+            with pytest.raises(AgentSuspended):
+                await work
+            work = asyncio.create_task(agent.resume_from_checkpoint(decisions={"refund": True}))
+        await saving.wait()
+        work.cancel()
+        await asyncio.sleep(0)
+        free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert traces() == []
+        assert (await statuses(checkpointer))[-2:] == ["running 2 s", "interrupted 2 a"]
+        result = await agent.resume_from_checkpoint()
+        assert (result.text, result.usage.tool_calls) == ("done", 1)
+
+    run(scenario())
+    assert len(traces()) == 1
 
 
 def test_a_cancelled_tool_that_may_run_twice_is_run_again(connect: Connect, traces: Traces) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import Future
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -144,27 +145,38 @@ class Run:
         if tool is None:
             return
         self._check_budget(("tool_calls",))
+        before = self._state.usage
         self._state.usage += Usage(tool_calls=1)
         call.state = "started"
-        # What a person had to agree to is recorded before it runs, whatever the strategy.
-        if call.reason is not None and not tool.idempotent:
-            await self._trail.save(self._state)
-        elif not tool.idempotent:
-            await self._reached("tool_started", call.name)
+        try:
+            # What a person had to agree to is recorded before it runs, whatever the strategy.
+            if call.reason is not None and not tool.idempotent:
+                await self._trail.save(self._state)
+            elif not tool.idempotent:
+                await self._reached("tool_started", call.name)
+        except BaseException:
+            # Whatever comes next, it has not run: what is stored after this may say so.
+            call.state, self._state.usage = "approved", before
+            raise
         await self._call(tool, call)
         await self._reached("tool_finished", call.name)
 
     async def _call(self, tool: Tool, call: Call) -> None:
+        outcome: Future[Any] = Future()
         try:
-            result = await tool(call.arguments)
+            result = await tool(call.arguments, outcome)
+        except asyncio.CancelledError:
+            if outcome.done():  # it ran to its end while its caller was being cancelled
+                failure = outcome.exception()
+                if failure is None:
+                    _returned(call, outcome.result())
+                else:
+                    _failed(call, failure)
+            raise
         except Exception as error:
-            logger.warning("the tool %r failed", call.name, exc_info=True)
-            call.finish(error_text(error), is_error=True)
-            return
-        try:
-            call.finish(stored_form(result, f"result of {call.name}"))
-        except StateNotSerializable as error:
-            call.finish(f"{call.name} ran, but its result cannot be stored: {error}", is_error=True)
+            _failed(call, error)
+        else:
+            _returned(call, result)
 
     async def _suspend(self) -> None:
         state = self._state
@@ -198,6 +210,18 @@ class Run:
                     f"the run has used {used} of {cap} {name}. It can be resumed by an agent with a "
                     f"larger budget"
                 )
+
+
+def _returned(call: Call, result: Any) -> None:
+    try:
+        call.finish(stored_form(result, f"result of {call.name}"))
+    except StateNotSerializable as error:
+        call.finish(f"{call.name} ran, but its result cannot be stored: {error}", is_error=True)
+
+
+def _failed(call: Call, error: BaseException) -> None:
+    logger.warning("the tool %r failed", call.name, exc_info=error)
+    call.finish(error_text(error), is_error=True)
 
 
 def _calls_of(reply: Reply) -> list[Call]:

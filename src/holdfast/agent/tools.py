@@ -12,12 +12,15 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import partial
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from holdfast.agent.messages import ToolSpec
 from holdfast.agent.schema import check_arguments, check_schema, schema_of
 from holdfast.errors import InvalidArguments, InvalidConfiguration
 from holdfast.waiting import in_thread
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
 
@@ -76,13 +79,31 @@ class Tool:
             return bool(self._needs_approval(deepcopy(arguments)))
         return self._needs_approval
 
-    async def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Run the function."""
+    async def __call__(
+        self, arguments: Mapping[str, Any], outcome: Future[Any] | None = None
+    ) -> Any:
+        """Run the function.
+
+        In a thread it runs to its end even if the caller is cancelled meanwhile; ``outcome`` tells
+        then what it came to.
+        """
         own = deepcopy(dict(arguments))
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**own)
-        result = await in_thread(partial(self.function, **own))
+        work = partial(self.function, **own)
+        result = await in_thread(work if outcome is None else partial(_told, work, outcome))
         return await result if inspect.isawaitable(result) else result
+
+
+def _told(work: Callable[[], Any], outcome: Future[Any]) -> Any:
+    try:
+        result = work()
+    except Exception as error:
+        outcome.set_exception(error)
+        raise
+    if not inspect.isawaitable(result):
+        outcome.set_result(result)
+    return result
 
 
 @overload
