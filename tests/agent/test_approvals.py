@@ -689,6 +689,34 @@ def test_arguments_may_come_as_the_text_of_an_object(traces: Traces) -> None:
     assert result.messages[1]["tool_calls"][0]["arguments"] == {"to": "ann"}
 
 
+@pytest.mark.parametrize("amount", [2**53 + 1, 2**64, -(2**63) - 1, 10**30])
+def test_whole_numbers_in_such_a_text_are_exact(
+    checkpointer: BaseCheckpointer, traces: Traces, amount: int
+) -> None:
+    asked = ToolCall("c", "refund", f'{{"order": "7", "amount": {amount}}}')
+
+    async def scenario() -> None:
+        agent = shop_agent(checkpointer, traces, [asked], "done")
+        [pending] = (await suspended(agent)).pending
+        assert pending.arguments == {"order": "7", "amount": amount}
+        await agent.resume_from_checkpoint(approver=yes)
+
+    run(scenario())
+    assert traces() == [f"refund 7 {amount}"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"to": NaN}', r'{"to": "\ud800"}', '{"to": 1e400}', "[" * 5000, "1" * 5000]
+)
+def test_a_text_that_cannot_be_taken_exactly_is_told_to_the_model(
+    traces: Traces, text: str
+) -> None:
+    asked = ToolCall("c", "send_mail", text)
+    result = run(shop_agent(MemoryCheckpointer(), traces, [asked], "done").run("Please"))
+    assert "must be object, not str" in results(result.messages)["c"]
+    assert traces() == []
+
+
 def test_calls_that_share_an_id_are_told_apart(traces: Traces) -> None:
     asked = [call("refund", "x", order="1", amount=1), call("refund", "x", order="2", amount=2)]
     asked.append(ToolCall("", "look_up", {"order": "3"}))

@@ -8,6 +8,7 @@ process dies, its last checkpoint says what was done, what was not, and what nob
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from concurrent.futures import Future
 from copy import deepcopy
@@ -239,10 +240,14 @@ def _calls_of(reply: Reply) -> list[Call]:
 
 def _arguments_of(asked: ToolCall) -> Any:
     if isinstance(asked.arguments, str):
+        text = asked.arguments or "{}"
         try:
-            return orjson.loads(asked.arguments or "{}")
-        except orjson.JSONDecodeError:
-            return asked.arguments  # no object, as the model will be told
+            # The first refuses what is no JSON or cannot be stored, and makes floats of whole
+            # numbers above 64 bits; the second keeps them, and would let NaN pass.
+            orjson.loads(text)
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text  # no object, as the model will be told
     return stored_form(dict(asked.arguments), f"arguments of {asked.name}")
 
 
