@@ -667,10 +667,11 @@ def test_needing_approval_may_depend_on_the_arguments(traces: Traces) -> None:
         (ToolCall("c", "send_mail", {}), r"\$.to is missing"),
         (ToolCall("c", "send_mail", '{"to": '), "must be object, not str"),
         (ToolCall("c", "send_mail", "[1]"), "must be object, not list"),
+        (ToolCall("c", "send_mail", [1]), "must be object, not list"),  # type: ignore[arg-type]
         (ToolCall("c", "refund", {"order": "7", "amount": "a lot"}), r"\$.amount must be integer"),
         (ToolCall("c", "no_such_tool", {}), "is not available"),
     ],
-    ids=["type", "missing", "no json", "no object", "before approval", "no tool"],
+    ids=["type", "missing", "no json", "no object", "a list", "before approval", "no tool"],
 )
 def test_a_call_that_does_not_fit_is_told_to_the_model(
     traces: Traces, asked: ToolCall, said: str
@@ -797,8 +798,29 @@ def test_a_model_sees_its_tools_and_cannot_change_what_was_said(traces: Traces) 
     assert model.specs[1].parameters["required"] == ["to"]
 
 
+def test_none_means_none_as_the_clients_of_vendors_say_it(traces: Traces) -> None:
+    replies = [
+        Reply(tool_calls=[ToolCall("c", "greet", None)], usage=None),
+        Reply("done", tool_calls=None, usage=None),
+    ]
+
+    async def model(messages: Any, tools: Any) -> Reply:
+        return replies.pop(0)
+
+    agent = Agent(model=model, tools=[greet], checkpointer=MemoryCheckpointer())
+    result = run(agent.run("Please"))
+    assert (result.text, results(result.messages)) == ("done", {"c": "hello you"})
+    assert result.usage == Usage(model_calls=2, tool_calls=1)
+
+
 def test_what_is_no_reply_interrupts_the_run(traces: Traces) -> None:
-    replies: list[Any] = ["text", Reply(text=None), Reply(tool_calls=["look_up"])]  # type: ignore[arg-type,list-item]
+    replies: list[Any] = [
+        "text",
+        Reply(text=None),  # type: ignore[arg-type]
+        Reply(tool_calls=["look_up"]),  # type: ignore[list-item]
+        Reply(tool_calls=ToolCall("c", "look_up")),  # type: ignore[arg-type]
+        Reply(usage={"input_tokens": 1}),  # type: ignore[arg-type]
+    ]
 
     for reply in replies:
 

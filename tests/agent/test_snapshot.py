@@ -113,6 +113,12 @@ def test_what_no_migration_leads_from_is_refused(connect: Connect, traces: Trace
     def broken(snapshot: dict[str, Any]) -> dict[str, Any]:
         return {"kind": snapshot["kind"], "version": 1}
 
+    def forgetful(snapshot: dict[str, Any]) -> Any:
+        snapshot["calls"] = []
+
+    def failing(snapshot: dict[str, Any]) -> dict[str, Any]:
+        raise KeyError("calls")
+
     async def scenario() -> None:
         await suspend(agent_of(connect(), traces))
         before = await connect().list("t")
@@ -123,6 +129,10 @@ def test_what_no_migration_leads_from_is_refused(connect: Connect, traces: Trace
         agent = agent_of(connect(), traces, version=2, migrations={1: broken})
         with pytest.raises(NotResumable, match="cannot be read"):
             await agent.resume_from_checkpoint(approver=approve)
+        for wrong, said in ((forgetful, "returned None"), (failing, "failed .KeyError")):
+            agent = agent_of(connect(), traces, version=2, migrations={1: wrong})
+            with pytest.raises(NotResumable, match=f"from agent_version 1 to 2 {said}"):
+                await agent.resume_from_checkpoint(approver=approve)
         assert await connect().list("t") == before
         assert (await agent_of(connect(), traces).resume_from_checkpoint(approver=approve)).text
 

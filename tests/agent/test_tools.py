@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Dict, List, Literal  # noqa: UP035
 
 import pytest
 
@@ -151,6 +152,51 @@ def test_a_schema_that_cannot_be_checked_is_refused(parameters: Any) -> None:
         Tool(everything, parameters=parameters)
 
 
+def bare(a: List, b: Dict, c: List[int]) -> None: ...  # type: ignore[type-arg]  # noqa: UP006
+
+
+def test_the_names_of_typing_mean_what_the_plain_ones_do() -> None:
+    assert Tool(bare).spec.parameters["properties"] == {
+        "a": {"type": "array"},
+        "b": {"type": "object"},
+        "c": {"type": "array", "items": {"type": "integer"}},
+    }
+
+
+async def scale(number: int, by: int) -> int:
+    """Multiply."""
+    return number * by
+
+
+class Scale:
+    """Multiplies."""
+
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    async def __call__(self, number: int) -> int:
+        return number * self.by
+
+
+@pytest.mark.parametrize(
+    ("function", "about"),
+    [
+        (partial(scale, by=3), "Multiply."),
+        (partial(partial(scale), by=3), "Multiply."),
+        (Scale(3), "Multiplies."),
+    ],
+    ids=["partial", "partial of a partial", "object"],
+)
+def test_whatever_can_be_called_by_name_is_a_tool(function: Any, about: str) -> None:
+    made = Tool(function, name="scale")
+    assert made.spec.parameters["properties"]["number"] == {"type": "integer"}
+    assert made.spec.parameters["required"] == ["number"]
+    assert made.spec.description == about
+    assert asyncio.run(made({"number": 2})) == 6
+    with pytest.raises(InvalidArguments, match="number"):
+        made.check({"number": "2"})
+
+
 def by_position(a: int, /) -> None: ...
 
 
@@ -163,7 +209,7 @@ def a_path(a: Path) -> None: ...
 def unreadable(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
-@pytest.mark.parametrize("function", [by_position, star, a_path, unreadable, "text"])
+@pytest.mark.parametrize("function", [by_position, star, a_path, unreadable, dict, "text"])
 def test_a_function_that_json_cannot_call_is_refused(function: Any) -> None:
     with pytest.raises(InvalidConfiguration):
         Tool(function)

@@ -35,11 +35,14 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model asks for. ``arguments`` may be the text of a JSON object."""
+    """A call that the model asks for. ``arguments`` may be the text of a JSON object.
+
+    None means none, as vendors' clients say it; so it does in a `Reply`.
+    """
 
     id: str
     name: str
-    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    arguments: Mapping[str, Any] | str | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ class Reply:
     """What a model answers: a text, calls of tools, or both. Without calls it is the last word."""
 
     text: str = ""
-    tool_calls: Sequence[ToolCall] = ()
-    usage: Usage = Usage()
+    tool_calls: Sequence[ToolCall] | None = ()
+    usage: Usage | None = Usage()
 
 
 class Model(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from copy import deepcopy
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ class Run:
                 await self._settle_calls()
             self._check_budget(_MODEL_CAPS)
             reply = await self._ask_model()
-            state.usage += reply.usage + Usage(model_calls=1)
+            state.usage += (reply.usage or Usage()) + Usage(model_calls=1)
             state.calls = _calls_of(reply)
             state.messages.append(_message_of(reply, state.calls))
             if not state.calls:
@@ -127,6 +127,12 @@ class Run:
         reply: object = await self._model(deepcopy(self._state.messages), specs)
         if not isinstance(reply, Reply) or not isinstance(reply.text, str):
             raise InvalidReply(f"the model returned {reply!r:.120}, not a Reply with a text")
+        if not isinstance(reply.usage, Usage | None):
+            raise InvalidReply(f"the model's usage is {reply.usage!r:.120}, not a Usage")
+        if not isinstance(reply.tool_calls, Iterable | None):
+            raise InvalidReply(
+                f"the model asked for {reply.tool_calls!r:.120}, no list of ToolCalls"
+            )
         return reply
 
     async def _settle_calls(self) -> None:
@@ -227,7 +233,7 @@ def _failed(call: Call, error: BaseException) -> None:
 
 def _calls_of(reply: Reply) -> list[Call]:
     calls: dict[str, Call] = {}
-    for number, asked in enumerate(reply.tool_calls, 1):
+    for number, asked in enumerate(reply.tool_calls or (), 1):
         if not isinstance(asked, ToolCall):
             raise InvalidReply(f"the model asked for {asked!r:.120}, which is no ToolCall")
         # Decisions and results are found by id, so within a turn no two calls share one.
@@ -248,7 +254,9 @@ def _arguments_of(asked: ToolCall) -> Any:
             return json.loads(text)
         except (ValueError, RecursionError):
             return text  # no object, as the model will be told
-    return stored_form(dict(asked.arguments), f"arguments of {asked.name}")
+    given: Any = {} if asked.arguments is None else asked.arguments
+    given = dict(given) if isinstance(given, Mapping) else given
+    return stored_form(given, f"arguments of {asked.name}")
 
 
 def _message_of(reply: Reply, calls: list[Call]) -> Message:

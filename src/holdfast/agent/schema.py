@@ -12,6 +12,7 @@ import math
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import (
     Annotated,
     Any,
@@ -79,16 +80,20 @@ def check_schema(schema: object, tool: str) -> None:
 
 def schema_of(function: Callable[..., Any], tool: str) -> dict[str, Any]:
     """Return the schema of what a function takes. Raises `InvalidConfiguration`."""
+    annotated = unbound(function)
+    if not inspect.isroutine(annotated) and not inspect.isclass(annotated):
+        annotated = type(annotated).__call__
     try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
+        hints = get_type_hints(annotated, include_extras=True)
+        signature = inspect.signature(function)
+    except (NameError, TypeError, ValueError, SyntaxError) as error:
         raise InvalidConfiguration(
             f"the annotations of the tool {tool!r} cannot be read ({error}): give it parameters="
         ) from None
     properties: dict[str, Any] = {}
     required: list[str] = []
     others = False
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             others = True
             continue
@@ -107,6 +112,13 @@ def schema_of(function: Callable[..., Any], tool: str) -> dict[str, Any]:
     }
 
 
+def unbound(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function beneath those that bind some of its arguments."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
 def _schema_of_type(hint: Any, where: str) -> dict[str, Any]:
     if hint is Any or (isinstance(hint, type) and hint in _SIMPLE):
         return dict(_SIMPLE[hint])
@@ -118,6 +130,8 @@ def _schema_of_type(hint: Any, where: str) -> dict[str, Any]:
         return {"enum": list(args)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_schema_of_type(one, where) for one in args]}
+    if origin in _SIMPLE and not args:  # List and Dict of typing
+        return dict(_SIMPLE[origin])
     if origin is list:
         return {"type": "array", "items": _schema_of_type(args[0], where)}
     if origin is dict and args[0] is str:

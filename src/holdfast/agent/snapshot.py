@@ -205,5 +205,18 @@ def _migrated(
                 f"It is intact: add migrations={{{version}: …}}"
             )
         version += 1
-        document = step(document) | {key: version}
+        document = _step(step, document, f"the migration from {key} {version - 1} to {version}")
+        document |= {key: version}
     return document
+
+
+def _step(step: Migration, document: dict[str, Any], name: str) -> dict[str, Any]:
+    try:
+        migrated: object = step(document)
+    except Exception as error:
+        raise NotResumable(f"{name} failed ({error!r}): nothing was changed") from error
+    if not isinstance(migrated, dict):
+        raise NotResumable(
+            f"{name} returned {migrated!r:.80} and not the snapshot: nothing was changed"
+        )
+    return migrated

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from holdfast.agent.messages import ToolSpec
-from holdfast.agent.schema import check_arguments, check_schema, schema_of
+from holdfast.agent.schema import check_arguments, check_schema, schema_of, unbound
 from holdfast.errors import InvalidArguments, InvalidConfiguration
 from holdfast.waiting import in_thread
 
@@ -54,7 +54,7 @@ class Tool:
         self._needs_approval = needs_approval
         schema = schema_of(function, self.name) if parameters is None else deepcopy(parameters)
         check_schema(schema, self.name)
-        about = inspect.getdoc(function) if description is None else description
+        about = inspect.getdoc(unbound(function)) if description is None else description
         self.spec = ToolSpec(self.name, (about or "").strip(), schema)
 
     def check(self, arguments: object) -> None:

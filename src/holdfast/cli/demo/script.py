@@ -194,6 +194,6 @@ def _conversation(before: list[Message], prompt: str, turns: int | None = None) 
                 "content": action.result,
                 "is_error": False,
             }
-            for call, action in zip(reply.tool_calls, turn.actions, strict=True)
+            for call, action in zip(reply.tool_calls or (), turn.actions, strict=True)
         ]
     return messages
