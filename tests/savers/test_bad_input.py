@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import BaseCheckpointSaver, CheckpointConfig
+from holdfast import BaseCheckpointSaver, CheckpointableMixin, CheckpointConfig
 from holdfast.errors import InputError, StateNotSerializable
 from holdfast.savers import open_saver
 
@@ -46,3 +46,34 @@ def test_the_id_of_a_thread_is_a_text(saver: BaseCheckpointSaver) -> None:
     with pytest.raises(InputError):
         saver.delete_thread(["t"])  # type: ignore[arg-type]
     assert [one.thread_id for one in saver.list_threads()] == ["t"]
+
+
+@pytest.mark.parametrize("config", ["t", ("t",), {"configurable": {"thread_id": "t"}}], ids=repr)
+def test_a_config_is_no_bare_id(saver: BaseCheckpointSaver, config: Any) -> None:
+    known = saver.put(CheckpointConfig("t"), {"n": 1})
+    calls: list[Callable[[], object]] = [
+        lambda: saver.put(config, {"n": 2}),
+        lambda: saver.put_writes(config, [("c", 1)], "task"),
+        lambda: saver.get_tuple(config),
+        lambda: saver.get(config),
+        lambda: list(saver.list(config)),
+        lambda: list(saver.list(None, before=config)),
+        lambda: list(saver.list_summaries(config)),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="must be a CheckpointConfig"):
+            call()
+    assert [one.config for one in saver.list(None)] == [known]
+
+
+def test_tags_are_no_single_text(saver: BaseCheckpointSaver) -> None:
+    class Planner(CheckpointableMixin):
+        pass
+
+    planner = Planner()
+    planner.init_checkpointing(saver, "t")
+    with pytest.raises(InputError, match=r"tags are a list.*\['draft'\]"):
+        planner.save_checkpoint("plan", {"n": 1}, tags="draft")
+    assert saver.list_threads() == []
+    planner.save_checkpoint("plan", {"n": 1}, tags=["draft"])
+    assert planner.get_checkpoint_history()[0].metadata.tags == ("draft",)

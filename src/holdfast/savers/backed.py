@@ -25,6 +25,7 @@ from holdfast.savers.values import (
     CheckpointSummary,
     CheckpointTuple,
     ThreadInfo,
+    check_config,
     check_writes,
 )
 from holdfast.state import DecodedState, StateEncoder, decode_state
@@ -71,6 +72,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
 
         Raises `StateNotSerializable` for a value without an exact stored form.
         """
+        check_config(config)
         thread_id, namespace = config.thread_id, config.namespace
         checkpoint_id = new_id()
         session = thread_session(self._store.tenant, _KIND, thread_id)
@@ -99,6 +101,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         task_path: str = "",
     ) -> None:
         """Store pending writes; see `BaseCheckpointSaver.put_writes`."""
+        check_config(config)
         if config.checkpoint_id is None:
             raise InvalidIdentifier(
                 "writes belong to one checkpoint: pass the config that put gave"
@@ -206,6 +209,9 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
     ) -> Iterator[Sequence[CheckpointRecord]]:
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidFilter(f"limit must be a whole number, not negative: {limit!r}")
+        for given in (config, before):
+            if given is not None:
+                check_config(given)
         if config is not None and config.checkpoint_id and not is_uuid(config.checkpoint_id):
             return
         position = None if before is None else self._position(before)
@@ -290,6 +296,7 @@ def list_threads(store: Store, agent_id: str | None = None) -> Sequence[ThreadIn
 
 def _query(config: CheckpointConfig) -> CheckpointQuery | None:
     """Return what finds the config's checkpoint, or None where it can name none."""
+    check_config(config)
     if config.checkpoint_id is not None and not is_uuid(config.checkpoint_id):
         return None
     return CheckpointQuery(

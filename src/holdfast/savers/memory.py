@@ -33,6 +33,7 @@ from holdfast.savers.values import (
     CheckpointSummary,
     CheckpointTuple,
     ThreadInfo,
+    check_config,
     check_writes,
 )
 from holdfast.state import decode_state
@@ -122,6 +123,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
 
         Raises `StateNotSerializable` for a value without an exact stored form.
         """
+        check_config(config)
         kept = _Document.of({} if metadata is None else metadata, "metadata")
         saved = CheckpointConfig(config.thread_id, new_id(), config.namespace)
         if type(checkpoint) is dict and not self._was_large(saved):
@@ -189,6 +191,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
         task_path: str = "",
     ) -> None:
         """Store pending writes; see `BaseCheckpointSaver.put_writes`."""
+        check_config(config)
         if config.checkpoint_id is None:
             raise InvalidIdentifier(
                 "writes belong to one checkpoint: pass the config that put gave"
@@ -206,6 +209,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
 
     def get_tuple(self, config: CheckpointConfig) -> CheckpointTuple | None:
         """Return a checkpoint; see `BaseCheckpointSaver.get_tuple`."""
+        check_config(config)
         with self._lock:
             line = self._threads.get(config.thread_id, {}).get(config.namespace)
             if line is None or not line.entries:
@@ -327,6 +331,9 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
         limit: int | None,
     ) -> Iterator[_Entry]:
         limit = check_limit(limit)
+        for given in (config, before):
+            if given is not None:
+                check_config(given)
         if wanted:
             metadata_filter(wanted)
         with self._lock:

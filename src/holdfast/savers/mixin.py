@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.errors import CheckpointNotFound, NotInitialised
+from holdfast.errors import CheckpointNotFound, InvalidIdentifier, NotInitialised
 from holdfast.savers.base import BaseCheckpointSaver
 from holdfast.savers.values import CheckpointConfig, CheckpointMetadata, CheckpointSummary
 
@@ -42,6 +42,8 @@ class CheckpointableMixin:
 
     def save_checkpoint(self, node: str, state: Mapping[str, Any], tags: Iterable[str] = ()) -> str:
         """Save a state and return the id of its checkpoint."""
+        if isinstance(tags, str):
+            raise InvalidIdentifier(f"tags are a list, and not one text: [{tags!r:.80}]")
         saver, config = self._checkpointing()
         step = self._checkpoint_step + 1
         metadata = CheckpointMetadata(source="loop", step=step, node=node, tags=list(tags))

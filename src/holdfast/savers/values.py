@@ -31,6 +31,14 @@ class CheckpointConfig:
             check_namespace(self.namespace)
 
 
+def check_config(config: object) -> None:
+    """Refuse what names no thread: most often its bare id."""
+    if not isinstance(config, CheckpointConfig):
+        raise InvalidIdentifier(
+            f"a config must be a CheckpointConfig(thread_id), not {config!r:.80}"
+        )
+
+
 def check_writes(writes: object) -> list[tuple[str, Any]]:
     """Return what a task wrote as pairs of channel and value; refuse what is none."""
     if isinstance(writes, Iterable) and not isinstance(writes, (str, bytes)):
