@@ -630,17 +630,19 @@ def test_a_worker_without_the_tool_approves_nothing(connect: Connect, traces: Tr
 
 
 @pytest.mark.parametrize("status", ["running", "interrupted", "suspended"])
+@pytest.mark.parametrize("mark", ["approved", "started"])
 def test_a_stored_mark_that_no_person_made_is_not_trusted(
-    connect: Connect, traces: Traces, status: str
+    connect: Connect, traces: Traces, mark: str, status: str
 ) -> None:
     async def scenario() -> None:
         await suspended(shop_agent(connect(), traces))
+        repeatable = Tool(shop(traces)[0].function, needs_approval=True, idempotent=True)
         snapshot = await connect().load("support-42")
         [stored] = snapshot["calls"]
-        stored |= {"state": "approved", "reason": None, "parameters": None}
+        stored |= {"state": mark, "reason": None, "parameters": None}
         await connect().put("support-42", snapshot | {"status": status})
         with pytest.raises(AgentSuspended) as raised:
-            await shop_agent(connect(), traces).resume_from_checkpoint()
+            await shop_agent(connect(), traces, tools=[repeatable]).resume_from_checkpoint()
         assert [(one.id, one.reason) for one in raised.value.pending] == [("refund", "approval")]
 
     run(scenario())

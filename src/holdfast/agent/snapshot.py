@@ -45,7 +45,8 @@ class Call:
     """A call of the present turn.
 
     new → pending (waits for a decision) → approved → started → done. Most go from new to approved
-    at once. ``parameters`` is the schema that a pending call has to fit, so that a decision can be
+    at once, and those that cannot run to done. ``reason`` tells why a call waited: approved without
+    one was judged by a worker, not by a person, and is judged again by the next. ``parameters`` is the schema that a pending call has to fit, so that a decision can be
     checked where the tool is not installed.
     """
 
