@@ -32,7 +32,7 @@ from holdfast.errors import (
 from holdfast.ids import check_text
 from holdfast.locks import Lock
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
-from holdfast.processes import is_gone, owner_name, process_in, this_process
+from holdfast.processes import is_gone, is_running, owner_name, process_in, this_process
 from holdfast.stores import Store
 from holdfast.stores.checks import check_lease_ttl
 
@@ -62,6 +62,12 @@ def is_dead(owner: str) -> bool:
     """Tell whether an owner is a process of this machine that has surely ended."""
     process = process_in(owner)
     return process is not None and is_gone(process)
+
+
+def is_alive(owner: str) -> bool:
+    """Tell whether an owner is a process of this machine that surely lives."""
+    process = process_in(owner)
+    return process is not None and is_running(process)
 
 
 class Hold:
