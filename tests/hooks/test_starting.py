@@ -139,6 +139,56 @@ def test_a_completed_agent_session_that_is_resumed_goes_on_in_a_new_one(
     assert len(checkpoints(manager, new.id)) == 2
 
 
+def plan(agent: Agent, **statuses: str) -> None:
+    """Let an agent write down its tasks."""
+    tasks = [{"content": name, "status": status} for name, status in statuses.items()]
+    agent("PostToolUse", tool_name="TodoWrite", tool_input={"todos": tasks})
+
+
+def test_an_agent_that_resumes_a_completed_session_is_told_what_is_still_to_do(
+    agent: Agent, manager: SessionManager, tmp_path: Path
+) -> None:
+    transcript = tmp_path / "a1b2.jsonl"
+    transcript.write_text('{"type":"user","message":{"role":"user","content":"parse"}}\n')
+    agent.always["transcript_path"] = str(transcript)
+    agent.start()
+    plan(agent, lexer="completed", grammar="pending")
+    agent("Stop")
+    agent("SessionEnd", reason="other")
+
+    text = agent.start("resume")
+
+    assert "1 of 2 tasks" in text
+    assert "grammar" in text
+    new, old = manager.list_sessions()
+    before, after = (checkpoints(manager, one.id) for one in (old, new))
+    assert after[0].state == before[-1].state
+    assert after[0].parent_id is None
+
+
+def test_an_agent_that_goes_on_with_anothers_work_has_its_tasks_and_not_its_conversation(
+    project: Path, manager: SessionManager, tmp_path: Path
+) -> None:
+    transcript = tmp_path / "first.jsonl"
+    transcript.write_text('{"type":"user","message":{"role":"user","content":"parse"}}\n')
+    first = Agent(project, "first", transcript_path=str(transcript), model="large")
+    first.start()
+    plan(first, lexer="completed", grammar="pending")
+    first("Stop")
+    first("SessionEnd", reason="resume")
+
+    second = Agent(project, "second", transcript_path=str(tmp_path / "second.jsonl"))
+    assert "grammar" in second.start()
+
+    new, old = manager.list_sessions()
+    before, after = (checkpoints(manager, one.id)[-1].state for one in (old, new))
+    assert "conversation_history" in before
+    assert after == {
+        "task_state": before["task_state"],
+        "agent": {"kind": "claude-code", "session_id": "second"},
+    }
+
+
 def test_a_session_paused_by_a_program_is_told_of_but_stays_its_own(
     project: Path, manager: SessionManager
 ) -> None:

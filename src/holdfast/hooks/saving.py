@@ -16,11 +16,13 @@ from holdfast.hooks import events
 from holdfast.hooks.desk import Desk, paths_in
 from holdfast.hooks.events import Event, clean
 from holdfast.hooks.tools import Use
-from holdfast.hooks.transcripts import add_conversation
+from holdfast.hooks.transcripts import HISTORY, SUBAGENTS, TRANSCRIPT, add_conversation
 from holdfast.sessions import Session, SessionManager
 from holdfast.state.documented import validate_documented
 
 HOOK: Final = "hook"
+# What in a state is about one conversation; the rest is about the work, whoever goes on with it.
+_CONVERSATION: Final = ("agent", "context", HISTORY, SUBAGENTS, TRANSCRIPT)
 _STEPS: Final = 20
 _FILES: Final = 50
 _MOST_INT: Final = 10**15
@@ -102,6 +104,11 @@ class Saving:
         state = self.session.outline()
         event = self.event
         about = {"kind": event.agent, "session_id": clean(event.session_id, 200)}
+        known = _dict(state.get("agent"))
+        if any(known.get(key, value) != value for key, value in about.items()):
+            # The first checkpoint of an agent that goes on with another one's work.
+            for key in _CONVERSATION:
+                state.pop(key, None)
         if model := clean(event.text("model"), 100):
             about["model"] = model
         state["agent"] = {**_dict(state.get("agent")), **about}
