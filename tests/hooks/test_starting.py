@@ -198,18 +198,33 @@ def test_a_session_paused_by_a_program_is_told_of_but_stays_its_own(
     assert manager.list_sessions()[0].continues_id is None
 
 
-def test_an_agent_that_begins_another_session_has_left_the_one_before(
-    project: Path, manager: SessionManager
+@pytest.mark.parametrize("source", ["clear", "resume"])
+def test_an_agent_that_replaces_its_conversation_has_left_the_one_before(
+    project: Path, manager: SessionManager, source: str
 ) -> None:
     first = Agent(project, "first")
     first.start()
     first("UserPromptSubmit", prompt="Fix the parser")
     first.edit("app.py", "2\n")
-    assert "Fix the parser" in Agent(project, "second").start()
+    assert "Fix the parser" in Agent(project, "second").start(source)
     assert state_of(manager, "first") == "interrupted"
     first.edit("app.py", "3\n")
     first("Stop")
     assert state_of(manager, "first") == "active"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [("claude-code", "startup"), ("codex", "startup"), ("codex", "resume")]
+)
+def test_two_conversations_of_one_process_leave_each_other_alone(
+    project: Path, manager: SessionManager, kind: str, source: str
+) -> None:
+    first = Agent(project, "first", kind=kind)
+    first.start()
+    first("UserPromptSubmit", prompt="Migrate the database")
+    first.edit("app.py", "2\n")
+    assert Agent(project, "second", kind=kind).start(source) == ""
+    assert [one.status for one in manager.list_sessions()] == ["active", "active"]
 
 
 def test_a_fork_whose_start_carries_the_old_id_gets_a_session_of_its_own(

@@ -21,8 +21,10 @@ AGENT_SESSION: Final = "agent_session"
 TRANSCRIPT: Final = "transcript_path"
 # A subagent that has a session of its own says whose it is.
 PARENT: Final = "parent_session_id"
-# Programs that have one session at a time: one that starts another has left the one before.
-_ONE_AT_A_TIME: Final = frozenset({"claude-code", "codex", "gemini"})
+# Programs that have one conversation at a time, and what they say when another takes its place. One process
+# of Codex serves all conversations of an editor, so that a second one says nothing about the first.
+_ONE_AT_A_TIME: Final = frozenset({"claude-code", "gemini"})
+_REPLACED: Final = frozenset({"clear", "resume"})
 _LOOKED_AT: Final = 50
 _TASK_CHARACTERS: Final = 500
 _PATH_CHARACTERS: Final = 4096
@@ -135,7 +137,8 @@ def _mark_left_ones(manager: SessionManager, event: Event) -> None:
     """Mark as interrupted what dead agents left, and what this one's process has left."""
     manager.recover()
     process = _about(event).get(AGENT_PROCESS)
-    if event.agent not in _ONE_AT_A_TIME or process is None:
+    replaced = event.agent in _ONE_AT_A_TIME and event.text("source") in _REPLACED
+    if not replaced or process is None:
         return
     for record in manager.list_sessions(status="active", metadata={AGENT_PROCESS: process}):
         if (record.metadata or {}).get(AGENT_SESSION) != key_of(event):
