@@ -139,6 +139,22 @@ def test_a_completed_agent_session_that_is_resumed_goes_on_in_a_new_one(
     assert len(checkpoints(manager, new.id)) == 2
 
 
+@pytest.mark.parametrize("event", ["SessionEnd", "SubagentStop"])
+def test_after_the_end_another_end_begins_no_session(
+    agent: Agent, manager: SessionManager, event: str
+) -> None:
+    agent("SessionEnd", reason="other")
+    assert manager.list_sessions() == []
+    agent.start()
+    agent("Stop")
+    agent("SessionEnd", reason="other")
+    before = checkpoints(manager)
+    agent(event, agent_id="x", agent_type="Explore")
+    assert agent.err == ""
+    assert only_session(manager).status == "completed"
+    assert checkpoints(manager) == before
+
+
 def plan(agent: Agent, **statuses: str) -> None:
     """Let an agent write down its tasks."""
     tasks = [{"content": name, "status": status} for name, status in statuses.items()]

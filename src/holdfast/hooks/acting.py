@@ -107,6 +107,8 @@ class _Acting:
         if event.kind == events.SESSION_START:
             return self.start()
         session = open_session(self.manager, event, self.desk)
+        if session is None:
+            return None
         if event.kind == events.BEFORE_TOOL:
             self.before_tool(session)
         elif event.kind in (events.AFTER_TOOL, events.PROMPT):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from holdfast.hooks.desk import Desk
-from holdfast.hooks.events import SESSION_START, Event, clean
+from holdfast.hooks.events import SESSION_END, SESSION_START, SUBAGENT_STOP, Event, clean
 from holdfast.leases import AGENT_PROCESS
 from holdfast.model import CheckpointQuery, SessionRecord, utc_now
 from holdfast.processes import SHELLS, ancestor
@@ -25,6 +25,8 @@ PARENT: Final = "parent_session_id"
 # of Codex serves all conversations of an editor, so that a second one says nothing about the first.
 _ONE_AT_A_TIME: Final = frozenset({"claude-code", "gemini"})
 _REPLACED: Final = frozenset({"clear", "resume"})
+# What may come late, or twice, and is not the beginning of anything after a session's end.
+_ENDS: Final = frozenset({SESSION_END, SUBAGENT_STOP})
 _LOOKED_AT: Final = 50
 _TASK_CHARACTERS: Final = 500
 _PATH_CHARACTERS: Final = 4096
@@ -52,9 +54,17 @@ def _find(manager: SessionManager, key: str) -> SessionRecord | None:
     return found[0] if found else None
 
 
-def open_session(manager: SessionManager, event: Event, desk: Desk) -> Session:
-    """Join the session that an event belongs to; begin it where its start was never reported."""
+def open_session(manager: SessionManager, event: Event, desk: Desk) -> Session | None:
+    """Join the session that an event belongs to; begin it where its start was never reported.
+
+    None for an end of what has ended before or never began. A subagent that ends shows that the
+    session of its parent has begun, unless that is over.
+    """
     record = find_record(manager, event)
+    if record is not None and record.status == "completed" and event.kind in _ENDS:
+        return None
+    if record is None and event.kind == SESSION_END:
+        return None
     if record is None:
         source = _forked_from(manager, event, desk)
         if source is not None:
