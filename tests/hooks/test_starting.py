@@ -115,6 +115,23 @@ def test_a_paused_session_of_this_branch_is_told_of_and_others_are_not(
     assert "Fix the parser" in Agent(project, "third", kind="gemini").start()
 
 
+def test_an_unfinished_session_is_told_of_however_many_came_after_it(
+    project: Path, manager: SessionManager
+) -> None:
+    first = Agent(project, "first")
+    first.start()
+    first("UserPromptSubmit", prompt="Fix the parser")
+    first.edit("app.py", "2\n")
+    first("SessionEnd", reason="logout")
+    for _ in range(60):
+        manager.create_session("other").complete()
+    assert "Fix the parser" in Agent(project, "second").start()
+    # It has been taken up, and whoever comes later is told of that one, or of nothing.
+    for _ in range(60):
+        manager.create_session("other").complete()
+    assert Agent(project, "third").start() == ""
+
+
 def test_a_completed_session_is_not_told_of(project: Path) -> None:
     first = Agent(project, "first")
     first.start()

@@ -11,10 +11,11 @@ from typing import Any, Final, NamedTuple
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import SESSION_END, SESSION_START, SUBAGENT_STOP, Event, clean
 from holdfast.leases import AGENT_PROCESS
-from holdfast.model import CheckpointQuery, SessionRecord, utc_now
+from holdfast.model import CheckpointQuery, SessionQuery, SessionRecord, utc_now
 from holdfast.processes import SHELLS, ancestor
 from holdfast.sessions import Session, SessionManager
 from holdfast.stores.base import first
+from holdfast.stores.readable import list_readable
 from holdfast.workspace.repository import read_head
 
 AGENT_SESSION: Final = "agent_session"
@@ -27,7 +28,6 @@ _ONE_AT_A_TIME: Final = frozenset({"claude-code", "gemini"})
 _REPLACED: Final = frozenset({"clear", "resume"})
 # What may come late, or twice, and is not the beginning of anything after a session's end.
 _ENDS: Final = frozenset({SESSION_END, SUBAGENT_STOP})
-_LOOKED_AT: Final = 50
 _TASK_CHARACTERS: Final = 500
 _PATH_CHARACTERS: Final = 4096
 
@@ -157,17 +157,19 @@ def _mark_left_ones(manager: SessionManager, event: Event) -> None:
 
 def _earlier(manager: SessionManager) -> SessionRecord | None:
     """Return the latest unfinished session of this directory and branch that nobody works on."""
-    records = manager.list_sessions(limit=_LOOKED_AT)
-    continued = {one.continues_id for one in records}
+    # On a shared server most sessions are of others: the store looks for the few that count.
+    records = [
+        record
+        for status in ("interrupted", "paused")
+        for record in list_readable(manager.store, SessionQuery(status=status, continued=False))
+    ]
+    records.sort(key=lambda record: (record.created_at, record.id), reverse=True)
     now = utc_now()
     place = manager.place
     head = read_head(manager.project_dir)
     for record in records:
-        if (
-            record.status in ("interrupted", "paused")
-            and record.project_dir in (None, place)
-            and record.id not in continued
-            and (record.paused_until is None or record.paused_until <= now)
+        if record.project_dir in (None, place) and (
+            record.paused_until is None or record.paused_until <= now
         ):
             latest = first(
                 manager.store.list_checkpoints(CheckpointQuery(record.id, namespace="", limit=1))
