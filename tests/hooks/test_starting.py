@@ -1,14 +1,18 @@
 """Sessions begin, end, are killed and go on; the next agent is told."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast import SessionManager
+from holdfast.hooks import starting
+from holdfast.processes import started_at, this_process
 from tests.hooks.conftest import Agent, checkpoints, git, only_session, run_hook
 
 
@@ -279,6 +283,68 @@ def test_a_fork_whose_start_carries_the_old_id_gets_a_session_of_its_own(
     assert new.continues_id == before.id
     assert before.status == "interrupted"
     assert new.task_description == "Another way"
+
+
+@pytest.fixture
+def from_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let the events that follow come from the process with this id."""
+
+    def switch(pid: int) -> None:
+        process = this_process()._replace(pid=pid, started=started_at(pid) or "1")
+        monkeypatch.setattr(starting, "ancestor", lambda skip: process)
+
+    return switch
+
+
+@pytest.fixture
+def other_process() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, which lives until it is killed."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_fork_leaves_the_original_to_the_process_that_has_it_open(
+    project: Path,
+    manager: SessionManager,
+    from_process: Callable[[int], None],
+    other_process: subprocess.Popen[bytes],
+) -> None:
+    from_process(os.getpid())
+    old = Agent(project, "old")
+    old.start()
+    old("Stop")
+
+    from_process(other_process.pid)
+    old.start("resume")
+    fork = Agent(project, "fork")
+    fork("Stop")
+
+    new, before = manager.list_sessions()
+    assert new.continues_id == before.id
+    assert [new.status, before.status] == ["active", "active"]
+    other_process.kill()
+    other_process.wait()
+    assert [one.id for one in manager.recover()] == [new.id]
+    assert state_of(manager, "old") == "active"
+
+
+def test_a_session_that_two_processes_have_open_is_that_of_the_one_that_is_left(
+    project: Path,
+    manager: SessionManager,
+    from_process: Callable[[int], None],
+    other_process: subprocess.Popen[bytes],
+) -> None:
+    from_process(other_process.pid)
+    agent = Agent(project, "one")
+    agent.start()
+    from_process(os.getpid())
+    agent.start("resume")
+    other_process.kill()
+    other_process.wait()
+    agent("Stop")
+    assert manager.recover() == []
+    assert state_of(manager, "one") == "active"
 
 
 def test_a_session_without_a_start_is_begun_by_its_first_event(

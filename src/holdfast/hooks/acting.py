@@ -21,7 +21,7 @@ from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import Event, clean
 from holdfast.hooks.quick import AHEAD, line_of, prompt_of
 from holdfast.hooks.saving import Saving
-from holdfast.hooks.starting import Started, end, open_session, start
+from holdfast.hooks.starting import BEGUN_BY, Started, agent_process, end, open_session, start
 from holdfast.hooks.tools import Use, use_of
 from holdfast.places import stated_store
 from holdfast.sessions import Session, SessionManager
@@ -98,7 +98,7 @@ class _Acting:
             for key in ("prompt", "turn", "compacted_at")
             if key in self.before
         }
-        self.fresh = False
+        self.begun_by: str | None = None
         self.touched: frozenset[str] | None = None
 
     def run(self) -> str | None:
@@ -132,7 +132,7 @@ class _Acting:
     def start(self) -> str | None:
         self.desk.tidy()
         started: Started = start(self.manager, self.event, self.desk)
-        self.fresh = True
+        self.begun_by = agent_process()
         source = clean(self.event.text("source"), 40)
         self.save(
             started.session,
@@ -236,7 +236,7 @@ class _Acting:
             **checked,
             **self.keep,
             "enabled": True,
-            "fresh": self.fresh,
+            BEGUN_BY: self.begun_by,
             "saved_ns": self.saved_ns,
             "debounce_ms": self.settings.debounce_ms,
             "read_only": list(self.settings.read_only),
