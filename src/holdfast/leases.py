@@ -39,6 +39,8 @@ from holdfast.stores.checks import check_lease_ttl
 AGENT: Final = "agent:"
 AGENT_PROCESS: Final = "agent_process"
 """The key in a session's metadata under which an agent whose hooks hold it names its own process."""
+AGENT_SESSION: Final = "agent_session"
+"""The key there for the agent's name and its own id of the conversation, with a colon between."""
 
 _OWNER_BYTES: Final = 512
 _BEATS_PER_LEASE: Final = 3

@@ -21,6 +21,8 @@ from holdfast.sessions import Session, SessionManager
 from holdfast.state.documented import validate_documented
 
 HOOK: Final = "hook"
+# The key in a note for the last checkpoint: where it is, of which session, and its number.
+SAVED: Final = "saved"
 # What in a state is about one conversation; the rest is about the work, whoever goes on with it.
 _CONVERSATION: Final = ("agent", "context", HISTORY, SUBAGENTS, TRANSCRIPT)
 _STEPS: Final = 20
@@ -64,13 +66,20 @@ class Saving:
         state = self._state(lines, subagent)
         self._follow_turn(lines)
         done = self._metadata(lines, use, subagent, len(wrote), [*wrote][:_FILES])
-        self.session.save_checkpoint(
+        saved = self.session.save_checkpoint(
             state=state,
             retention_class=retention_class,
             description=description or _told(done),
             metadata={HOOK: done},
         )
         self.desk.forget_taken()
+        store = self.manager.store
+        self.note[SAVED] = {
+            "session_id": self.session.id,
+            "url": store.url,
+            "tenant": store.tenant,
+            "after_seq": saved.seq,
+        }
 
     # What was written --------------------------------------------------------------------------
 

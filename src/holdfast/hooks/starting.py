@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import SESSION_END, SESSION_START, SUBAGENT_STOP, Event, clean
-from holdfast.leases import AGENT_PROCESS, is_alive
+from holdfast.leases import AGENT_PROCESS, AGENT_SESSION, is_alive
 from holdfast.model import CheckpointQuery, SessionQuery, SessionRecord, utc_now
 from holdfast.processes import SHELLS, ancestor
 from holdfast.sessions import Session, SessionManager
@@ -18,7 +18,6 @@ from holdfast.stores.base import first
 from holdfast.stores.readable import list_readable
 from holdfast.workspace.repository import read_head
 
-AGENT_SESSION: Final = "agent_session"
 TRANSCRIPT: Final = "transcript_path"
 # The key in a note for the process that reported a start, as long as that is the last that was heard.
 BEGUN_BY: Final = "begun_by"
