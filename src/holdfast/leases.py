@@ -32,13 +32,15 @@ from holdfast.errors import (
 from holdfast.ids import check_text
 from holdfast.locks import Lock
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
-from holdfast.processes import is_gone, owner_name, process_in, this_process
+from holdfast.processes import is_gone, is_running, owner_name, process_in, this_process
 from holdfast.stores import Store
 from holdfast.stores.checks import check_lease_ttl
 
 AGENT: Final = "agent:"
 AGENT_PROCESS: Final = "agent_process"
 """The key in a session's metadata under which an agent whose hooks hold it names its own process."""
+AGENT_SESSION: Final = "agent_session"
+"""The key there for the agent's name and its own id of the conversation, with a colon between."""
 
 _OWNER_BYTES: Final = 512
 _BEATS_PER_LEASE: Final = 3
@@ -62,6 +64,12 @@ def is_dead(owner: str) -> bool:
     """Tell whether an owner is a process of this machine that has surely ended."""
     process = process_in(owner)
     return process is not None and is_gone(process)
+
+
+def is_alive(owner: str) -> bool:
+    """Tell whether an owner is a process of this machine that surely lives."""
+    process = process_in(owner)
+    return process is not None and is_running(process)
 
 
 class Hold:

@@ -361,12 +361,16 @@ class CheckpointQuery:
 
 @dataclass(frozen=True, slots=True)
 class SessionQuery:
-    """Which sessions to list, most recently created first."""
+    """Which sessions to list, most recently created first.
+
+    ``continued`` ones are those that another session continues.
+    """
 
     status: str | None = None
     agent_type: str | None = None
     agent_id: str | None = None
     id_prefix: str | None = None
+    continued: bool | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     limit: int | None = None
 

@@ -102,10 +102,17 @@ def is_gone(process: Process) -> bool:
     that started at another time is somebody else. Where the system does not tell when processes
     started (it is Linux that does), no process is known to be gone.
     """
+    return _can_be_judged(process) and started_at(process.pid) != process.started
+
+
+def is_running(process: Process) -> bool:
+    """Tell whether a process surely lives; of one of another place nobody can say so."""
+    return _can_be_judged(process) and started_at(process.pid) == process.started
+
+
+def _can_be_judged(process: Process) -> bool:
     known = _boot() != _UNKNOWN and process.started != _UNKNOWN
-    if not known or process.place != _place() or process.host != socket.gethostname():
-        return False
-    return started_at(process.pid) != process.started
+    return known and process.place == _place() and process.host == socket.gethostname()
 
 
 def started_at(pid: int) -> str | None:

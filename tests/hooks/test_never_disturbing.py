@@ -11,6 +11,8 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.autosave.fallback import FallbackLog
+from holdfast.hooks.desk import Desk
+from holdfast.sessions.status import read_status
 from holdfast.workspace.git import Workspace
 from tests.hooks.conftest import Agent, checkpoints, only_session, run_hook
 
@@ -162,9 +164,39 @@ def test_a_locked_database_does_not_disturb(agent: Agent, manager: SessionManage
     assert agent("Stop") == ""
     held.execute("ROLLBACK")
     held.close()
-    assert "hook failed" in FallbackLog(agent.project).entries()[0].message
+    (entry,) = FallbackLog(agent.project).entries()
+    assert "hook failed" in entry.message
+    (last,) = checkpoints(manager)
+    assert (entry.session_id, entry.after_seq) == (last.session_id, last.seq)
+    assert not is_well(agent.project)
     agent("Stop")
     assert manager.read_file(checkpoints(manager)[-1], "app.py") == b"changed\n"
+    assert is_well(agent.project)
+
+
+def is_well(project: Path) -> bool:
+    """Tell whether every save that failed has been made up for."""
+    return read_status(lambda: SessionManager.open(project_dir=project), project_dir=project).ok
+
+
+@pytest.mark.parametrize("note", [{}, {"saved": None}, {"saved": {"session_id": 1}}])
+def test_a_start_that_failed_is_made_up_for_by_the_next_checkpoint_of_that_agent(
+    agent: Agent, manager: SessionManager, note: dict[str, Any]
+) -> None:
+    toml = agent.project / ".agents" / "holdfast.toml"
+    toml.write_text("[hooks\n")
+    desk = Desk(str(agent.project), "claude-code", agent.session_id)
+    desk.prepare()
+    desk.write_note(note)
+    assert agent.start() == ""
+    toml.unlink()
+    (entry,) = FallbackLog(agent.project).entries()
+    assert (entry.agent_session, entry.session_id) == ("claude-code:a1b2", None)
+    assert not is_well(agent.project)
+    Agent(agent.project, "another").start()
+    assert not is_well(agent.project)
+    agent("Stop")
+    assert is_well(agent.project)
 
 
 @pytest.mark.parametrize(

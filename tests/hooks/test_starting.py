@@ -1,14 +1,18 @@
 """Sessions begin, end, are killed and go on; the next agent is told."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast import SessionManager
+from holdfast.hooks import starting
+from holdfast.processes import started_at, this_process
 from tests.hooks.conftest import Agent, checkpoints, git, only_session, run_hook
 
 
@@ -115,6 +119,23 @@ def test_a_paused_session_of_this_branch_is_told_of_and_others_are_not(
     assert "Fix the parser" in Agent(project, "third", kind="gemini").start()
 
 
+def test_an_unfinished_session_is_told_of_however_many_came_after_it(
+    project: Path, manager: SessionManager
+) -> None:
+    first = Agent(project, "first")
+    first.start()
+    first("UserPromptSubmit", prompt="Fix the parser")
+    first.edit("app.py", "2\n")
+    first("SessionEnd", reason="logout")
+    for _ in range(60):
+        manager.create_session("other").complete()
+    assert "Fix the parser" in Agent(project, "second").start()
+    # It has been taken up, and whoever comes later is told of that one, or of nothing.
+    for _ in range(60):
+        manager.create_session("other").complete()
+    assert Agent(project, "third").start() == ""
+
+
 def test_a_completed_session_is_not_told_of(project: Path) -> None:
     first = Agent(project, "first")
     first.start()
@@ -139,6 +160,72 @@ def test_a_completed_agent_session_that_is_resumed_goes_on_in_a_new_one(
     assert len(checkpoints(manager, new.id)) == 2
 
 
+@pytest.mark.parametrize("event", ["SessionEnd", "SubagentStop"])
+def test_after_the_end_another_end_begins_no_session(
+    agent: Agent, manager: SessionManager, event: str
+) -> None:
+    agent("SessionEnd", reason="other")
+    assert manager.list_sessions() == []
+    agent.start()
+    agent("Stop")
+    agent("SessionEnd", reason="other")
+    before = checkpoints(manager)
+    agent(event, agent_id="x", agent_type="Explore")
+    assert agent.err == ""
+    assert only_session(manager).status == "completed"
+    assert checkpoints(manager) == before
+
+
+def plan(agent: Agent, **statuses: str) -> None:
+    """Let an agent write down its tasks."""
+    tasks = [{"content": name, "status": status} for name, status in statuses.items()]
+    agent("PostToolUse", tool_name="TodoWrite", tool_input={"todos": tasks})
+
+
+def test_an_agent_that_resumes_a_completed_session_is_told_what_is_still_to_do(
+    agent: Agent, manager: SessionManager, tmp_path: Path
+) -> None:
+    transcript = tmp_path / "a1b2.jsonl"
+    transcript.write_text('{"type":"user","message":{"role":"user","content":"parse"}}\n')
+    agent.always["transcript_path"] = str(transcript)
+    agent.start()
+    plan(agent, lexer="completed", grammar="pending")
+    agent("Stop")
+    agent("SessionEnd", reason="other")
+
+    text = agent.start("resume")
+
+    assert "1 of 2 tasks" in text
+    assert "grammar" in text
+    new, old = manager.list_sessions()
+    before, after = (checkpoints(manager, one.id) for one in (old, new))
+    assert after[0].state == before[-1].state
+    assert after[0].parent_id is None
+
+
+def test_an_agent_that_goes_on_with_anothers_work_has_its_tasks_and_not_its_conversation(
+    project: Path, manager: SessionManager, tmp_path: Path
+) -> None:
+    transcript = tmp_path / "first.jsonl"
+    transcript.write_text('{"type":"user","message":{"role":"user","content":"parse"}}\n')
+    first = Agent(project, "first", transcript_path=str(transcript), model="large")
+    first.start()
+    plan(first, lexer="completed", grammar="pending")
+    first("Stop")
+    first("SessionEnd", reason="resume")
+
+    second = Agent(project, "second", transcript_path=str(tmp_path / "second.jsonl"))
+    assert "grammar" in second.start()
+
+    new, old = manager.list_sessions()
+    before, after = (checkpoints(manager, one.id)[-1].state for one in (old, new))
+    assert "conversation_history" in before
+    assert after == {
+        "task_state": before["task_state"],
+        "agent": {"kind": "claude-code", "session_id": "second"},
+    }
+
+
 def test_a_session_paused_by_a_program_is_told_of_but_stays_its_own(
     project: Path, manager: SessionManager
 ) -> None:
@@ -148,18 +235,33 @@ def test_a_session_paused_by_a_program_is_told_of_but_stays_its_own(
     assert manager.list_sessions()[0].continues_id is None
 
 
-def test_an_agent_that_begins_another_session_has_left_the_one_before(
-    project: Path, manager: SessionManager
+@pytest.mark.parametrize("source", ["clear", "resume"])
+def test_an_agent_that_replaces_its_conversation_has_left_the_one_before(
+    project: Path, manager: SessionManager, source: str
 ) -> None:
     first = Agent(project, "first")
     first.start()
     first("UserPromptSubmit", prompt="Fix the parser")
     first.edit("app.py", "2\n")
-    assert "Fix the parser" in Agent(project, "second").start()
+    assert "Fix the parser" in Agent(project, "second").start(source)
     assert state_of(manager, "first") == "interrupted"
     first.edit("app.py", "3\n")
     first("Stop")
     assert state_of(manager, "first") == "active"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [("claude-code", "startup"), ("codex", "startup"), ("codex", "resume")]
+)
+def test_two_conversations_of_one_process_leave_each_other_alone(
+    project: Path, manager: SessionManager, kind: str, source: str
+) -> None:
+    first = Agent(project, "first", kind=kind)
+    first.start()
+    first("UserPromptSubmit", prompt="Migrate the database")
+    first.edit("app.py", "2\n")
+    assert Agent(project, "second", kind=kind).start(source) == ""
+    assert [one.status for one in manager.list_sessions()] == ["active", "active"]
 
 
 def test_a_fork_whose_start_carries_the_old_id_gets_a_session_of_its_own(
@@ -181,6 +283,68 @@ def test_a_fork_whose_start_carries_the_old_id_gets_a_session_of_its_own(
     assert new.continues_id == before.id
     assert before.status == "interrupted"
     assert new.task_description == "Another way"
+
+
+@pytest.fixture
+def from_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let the events that follow come from the process with this id."""
+
+    def switch(pid: int) -> None:
+        process = this_process()._replace(pid=pid, started=started_at(pid) or "1")
+        monkeypatch.setattr(starting, "ancestor", lambda skip: process)
+
+    return switch
+
+
+@pytest.fixture
+def other_process() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, which lives until it is killed."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_fork_leaves_the_original_to_the_process_that_has_it_open(
+    project: Path,
+    manager: SessionManager,
+    from_process: Callable[[int], None],
+    other_process: subprocess.Popen[bytes],
+) -> None:
+    from_process(os.getpid())
+    old = Agent(project, "old")
+    old.start()
+    old("Stop")
+
+    from_process(other_process.pid)
+    old.start("resume")
+    fork = Agent(project, "fork")
+    fork("Stop")
+
+    new, before = manager.list_sessions()
+    assert new.continues_id == before.id
+    assert [new.status, before.status] == ["active", "active"]
+    other_process.kill()
+    other_process.wait()
+    assert [one.id for one in manager.recover()] == [new.id]
+    assert state_of(manager, "old") == "active"
+
+
+def test_a_session_that_two_processes_have_open_is_that_of_the_one_that_is_left(
+    project: Path,
+    manager: SessionManager,
+    from_process: Callable[[int], None],
+    other_process: subprocess.Popen[bytes],
+) -> None:
+    from_process(other_process.pid)
+    agent = Agent(project, "one")
+    agent.start()
+    from_process(os.getpid())
+    agent.start("resume")
+    other_process.kill()
+    other_process.wait()
+    agent("Stop")
+    assert manager.recover() == []
+    assert state_of(manager, "one") == "active"
 
 
 def test_a_session_without_a_start_is_begun_by_its_first_event(

@@ -458,6 +458,23 @@ def test_an_own_session_is_not_recovered_and_an_expired_one_is(open_manager: Ope
     assert (mine.is_held, theirs.is_held) == (True, True)
 
 
+def test_a_silent_agent_is_not_recovered_while_its_process_lives(open_manager: Open) -> None:
+    store = open_manager().store
+    lives = this_process()
+    processes = {
+        "silent": lives,
+        "dead": lives._replace(started="1"),
+        "far": lives._replace(host="elsewhere"),
+    }
+    for name, process in processes.items():
+        about = {"agent_process": str(process)}
+        given = draft(id=name, lease_owner=f"agent:test:{name}", metadata=about)
+        token = store.create_session(given).lease_token
+        store.renew_leases({name: token}, ttl=timedelta(microseconds=1))
+    assert {one.id for one in open_manager().recover()} == {"dead", "far"}
+    assert [(one.session_id, one.expired) for one in store.list_leases()] == [("silent", True)]
+
+
 @pytest.mark.parametrize("owner", ["", "process:me:1:2:3", "a\0b"])
 def test_an_owner_must_have_a_name_and_not_that_of_a_process(
     open_manager: Open, owner: str

@@ -66,6 +66,20 @@ def test_resuming_passes_over_what_is_damaged_and_says_so(
     assert (again.state, again.notices) == ({"n": 3}, ())
 
 
+def test_a_session_that_continues_a_damaged_one_begins_with_nothing_and_says_so(
+    manager: SessionManager, tmp_path: Path
+) -> None:
+    before, _ = filled(manager)
+    session = manager.create_session("implementer", continues=before)
+    assert session.outline() == {"n": 2}
+    run(tmp_path, ALTERED.format("n2"))
+    assert session.outline() == {}
+    (warning,) = session.logs()
+    assert (warning.level, "checkpoint n2 " in warning.message) == ("warning", True)
+    session.save_checkpoint("own", state={"own": 1})
+    assert session.outline() == {"own": 1}
+
+
 @pytest.mark.row("B8")
 def test_what_is_named_is_refused_and_the_last_good_one_named(
     manager: SessionManager, tmp_path: Path

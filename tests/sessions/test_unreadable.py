@@ -12,6 +12,8 @@ from holdfast.config import load_config
 from holdfast.crypto import KeyRing
 from holdfast.doctor import examine
 from holdfast.errors import SealBroken, SessionNotFound, StateCorrupt
+from holdfast.model import SessionQuery
+from holdfast.stores.readable import list_readable
 
 JUNK = "UPDATE sessions SET created_at = 'junk' WHERE id = 'bad'"
 
@@ -63,6 +65,10 @@ def test_a_session_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
         assert manager.latest_unfinished_session().id == "other"
         with pytest.raises(SessionNotFound, match="other"):
             manager.get_session("othr")
+        later = manager.create_session("z", continues="other")
+        for continued, found in ((True, ["other"]), (False, [later.id, "badly"])):
+            query = SessionQuery(continued=continued)
+            assert [one.id for one in list_readable(manager.store, query)] == found
 
 
 @pytest.mark.parametrize("deep", [False, True])

@@ -29,6 +29,7 @@ class Entry:
 
     ``after_seq`` is the sequence number of the session's latest checkpoint at that time: a later one
     settles the matter. It is None for a line that cannot be read, whose ``message`` is the line itself.
+    A hook may not know the session, but the agent's own name for it: ``agent_session``.
     """
 
     at: str
@@ -40,6 +41,7 @@ class Entry:
     code: str | None = None
     after_seq: int | None = None
     failures: int = 1
+    agent_session: str | None = None
 
 
 class FallbackLog:

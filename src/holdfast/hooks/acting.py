@@ -20,8 +20,8 @@ from holdfast.hooks.briefing import brief_of
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import Event, clean
 from holdfast.hooks.quick import AHEAD, line_of, prompt_of
-from holdfast.hooks.saving import Saving
-from holdfast.hooks.starting import Started, end, open_session, start
+from holdfast.hooks.saving import SAVED, Saving
+from holdfast.hooks.starting import BEGUN_BY, Started, agent_process, end, open_session, start
 from holdfast.hooks.tools import Use, use_of
 from holdfast.places import stated_store
 from holdfast.sessions import Session, SessionManager
@@ -95,10 +95,10 @@ class _Acting:
         self.saved_ns: int | None = None
         self.keep: dict[str, Any] = {
             key: self.before[key]
-            for key in ("prompt", "turn", "compacted_at")
+            for key in ("prompt", "turn", "compacted_at", SAVED)
             if key in self.before
         }
-        self.fresh = False
+        self.begun_by: str | None = None
         self.touched: frozenset[str] | None = None
 
     def run(self) -> str | None:
@@ -107,6 +107,8 @@ class _Acting:
         if event.kind == events.SESSION_START:
             return self.start()
         session = open_session(self.manager, event, self.desk)
+        if session is None:
+            return None
         if event.kind == events.BEFORE_TOOL:
             self.before_tool(session)
         elif event.kind in (events.AFTER_TOOL, events.PROMPT):
@@ -130,7 +132,7 @@ class _Acting:
     def start(self) -> str | None:
         self.desk.tidy()
         started: Started = start(self.manager, self.event, self.desk)
-        self.fresh = True
+        self.begun_by = agent_process()
         source = clean(self.event.text("source"), 40)
         self.save(
             started.session,
@@ -234,7 +236,7 @@ class _Acting:
             **checked,
             **self.keep,
             "enabled": True,
-            "fresh": self.fresh,
+            BEGUN_BY: self.begun_by,
             "saved_ns": self.saved_ns,
             "debounce_ms": self.settings.debounce_ms,
             "read_only": list(self.settings.read_only),

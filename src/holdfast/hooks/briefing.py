@@ -7,7 +7,7 @@ from typing import Any, Final
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import clean
 from holdfast.hooks.saving import HOOK
-from holdfast.hooks.starting import AGENT_SESSION
+from holdfast.leases import AGENT_SESSION
 from holdfast.sessions import Session, SessionManager
 
 _STEPS: Final = 5

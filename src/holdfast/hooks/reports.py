@@ -6,13 +6,17 @@ As with an autosave that fails: ``holdfast status`` shows it until a later check
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.autosave.reports import OUT_OF_REACH, Reports, describe
 from holdfast.errors import HoldfastError
+from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import Event, clean
+from holdfast.hooks.saving import SAVED
+from holdfast.hooks.starting import find_record, key_of
 from holdfast.model import utc_now
 from holdfast.redaction import Redaction
 from holdfast.sessions import SessionManager
@@ -34,8 +38,6 @@ def report(root: str | None, event: Event | None, error: Exception) -> None:
             with SessionManager.open(
                 project_dir=root, create=False, busy_timeout=_SECONDS, redact="unless off"
             ) as manager:
-                from holdfast.hooks.starting import find_record
-
                 record = find_record(manager, event)
                 if record is not None:
                     target = AutosavedSession(
@@ -50,4 +52,15 @@ def report(root: str | None, event: Event | None, error: Exception) -> None:
         code = error.code if isinstance(error, HoldfastError) else None
         storable = Redaction().looking().text(message)
         entry = Entry(at=utc_now().isoformat(), message=storable, event=what, code=code)
+        if event is not None:
+            entry = _about_session(entry, event, root)
         FallbackLog(Path(root)).append(entry)
+
+
+def _about_session(entry: Entry, event: Event, root: str) -> Entry:
+    """Add what a later checkpoint is known by, of the note that the last one left."""
+    entry = replace(entry, agent_session=key_of(event))
+    match Desk(root, event.agent, event.session_id).read_note().get(SAVED):
+        case {"session_id": str(one), "url": str(url), "tenant": str(whose), "after_seq": int(seq)}:
+            return replace(entry, session_id=one, url=url, tenant=whose, after_seq=seq)
+    return entry

@@ -16,10 +16,10 @@ from holdfast.durable import sync_directory
 from holdfast.errors import InvalidIdentifier, NoConversation
 from holdfast.hooks.desk import Desk, paths_in
 from holdfast.hooks.events import AGENTS, GENERIC, words_of
-from holdfast.hooks.starting import AGENT_SESSION
 from holdfast.hooks.transcripts import HISTORY, TRANSCRIPT, forms
 from holdfast.hooks.transcripts.items import line_of
 from holdfast.ids import new_id
+from holdfast.leases import AGENT_SESSION
 from holdfast.sessions import Checkpoint, Session
 from holdfast.trust import is_known_for_conversations
 

@@ -16,11 +16,15 @@ from holdfast.hooks import events
 from holdfast.hooks.desk import Desk, paths_in
 from holdfast.hooks.events import Event, clean
 from holdfast.hooks.tools import Use
-from holdfast.hooks.transcripts import add_conversation
+from holdfast.hooks.transcripts import HISTORY, SUBAGENTS, TRANSCRIPT, add_conversation
 from holdfast.sessions import Session, SessionManager
 from holdfast.state.documented import validate_documented
 
 HOOK: Final = "hook"
+# The key in a note for the last checkpoint: where it is, of which session, and its number.
+SAVED: Final = "saved"
+# What in a state is about one conversation; the rest is about the work, whoever goes on with it.
+_CONVERSATION: Final = ("agent", "context", HISTORY, SUBAGENTS, TRANSCRIPT)
 _STEPS: Final = 20
 _FILES: Final = 50
 _MOST_INT: Final = 10**15
@@ -62,13 +66,20 @@ class Saving:
         state = self._state(lines, subagent)
         self._follow_turn(lines)
         done = self._metadata(lines, use, subagent, len(wrote), [*wrote][:_FILES])
-        self.session.save_checkpoint(
+        saved = self.session.save_checkpoint(
             state=state,
             retention_class=retention_class,
             description=description or _told(done),
             metadata={HOOK: done},
         )
         self.desk.forget_taken()
+        store = self.manager.store
+        self.note[SAVED] = {
+            "session_id": self.session.id,
+            "url": store.url,
+            "tenant": store.tenant,
+            "after_seq": saved.seq,
+        }
 
     # What was written --------------------------------------------------------------------------
 
@@ -102,6 +113,11 @@ class Saving:
         state = self.session.outline()
         event = self.event
         about = {"kind": event.agent, "session_id": clean(event.session_id, 200)}
+        known = _dict(state.get("agent"))
+        if any(known.get(key, value) != value for key, value in about.items()):
+            # The first checkpoint of an agent that goes on with another one's work.
+            for key in _CONVERSATION:
+                state.pop(key, None)
         if model := clean(event.text("model"), 100):
             about["model"] = model
         state["agent"] = {**_dict(state.get("agent")), **about}

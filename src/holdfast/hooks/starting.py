@@ -9,21 +9,26 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from holdfast.hooks.desk import Desk
-from holdfast.hooks.events import SESSION_START, Event, clean
-from holdfast.leases import AGENT_PROCESS
-from holdfast.model import CheckpointQuery, SessionRecord, utc_now
+from holdfast.hooks.events import SESSION_END, SESSION_START, SUBAGENT_STOP, Event, clean
+from holdfast.leases import AGENT_PROCESS, AGENT_SESSION, is_alive
+from holdfast.model import CheckpointQuery, SessionQuery, SessionRecord, utc_now
 from holdfast.processes import SHELLS, ancestor
 from holdfast.sessions import Session, SessionManager
 from holdfast.stores.base import first
+from holdfast.stores.readable import list_readable
 from holdfast.workspace.repository import read_head
 
-AGENT_SESSION: Final = "agent_session"
 TRANSCRIPT: Final = "transcript_path"
+# The key in a note for the process that reported a start, as long as that is the last that was heard.
+BEGUN_BY: Final = "begun_by"
 # A subagent that has a session of its own says whose it is.
 PARENT: Final = "parent_session_id"
-# Programs that have one session at a time: one that starts another has left the one before.
-_ONE_AT_A_TIME: Final = frozenset({"claude-code", "codex", "gemini"})
-_LOOKED_AT: Final = 50
+# Programs that have one conversation at a time, and what they say when another takes its place. One process
+# of Codex serves all conversations of an editor, so that a second one says nothing about the first.
+_ONE_AT_A_TIME: Final = frozenset({"claude-code", "gemini"})
+_REPLACED: Final = frozenset({"clear", "resume"})
+# What may come late, or twice, and is not the beginning of anything after a session's end.
+_ENDS: Final = frozenset({SESSION_END, SUBAGENT_STOP})
 _TASK_CHARACTERS: Final = 500
 _PATH_CHARACTERS: Final = 4096
 
@@ -50,12 +55,20 @@ def _find(manager: SessionManager, key: str) -> SessionRecord | None:
     return found[0] if found else None
 
 
-def open_session(manager: SessionManager, event: Event, desk: Desk) -> Session:
-    """Join the session that an event belongs to; begin it where its start was never reported."""
+def open_session(manager: SessionManager, event: Event, desk: Desk) -> Session | None:
+    """Join the session that an event belongs to; begin it where its start was never reported.
+
+    None for an end of what has ended before or never began. A subagent that ends shows that the
+    session of its parent has begun, unless that is over.
+    """
     record = find_record(manager, event)
+    if record is not None and record.status == "completed" and event.kind in _ENDS:
+        return None
+    if record is None and event.kind == SESSION_END:
+        return None
     if record is None:
         source = _forked_from(manager, event, desk)
-        if source is not None:
+        if source is not None and not _is_open_elsewhere(source):
             manager.interrupt_session(
                 source.id, message=f"its agent went on in a fork, {clean(event.session_id, 100)}"
             )
@@ -96,10 +109,12 @@ def _taken_up(manager: SessionManager, event: Event, desk: Desk, record: Session
     else:
         session = manager.join_session(record.id)
     about = _about(event)
-    if event.kind == SESSION_START and any(
-        session.metadata.get(key) != value for key, value in about.items()
-    ):
-        session.update_metadata(about)
+    if record.status == "active" and _is_open_elsewhere(record):
+        # That one goes on with it, and this one may be about to fork.
+        del about[AGENT_PROCESS]
+    changed = {key: value for key, value in about.items() if session.metadata.get(key) != value}
+    if changed and (event.kind == SESSION_START or AGENT_PROCESS in changed):
+        session.update_metadata(changed)
     return session
 
 
@@ -119,11 +134,22 @@ def _create(
     )
 
 
+def agent_process() -> str | None:
+    """Return the process that reports an event; None where the system does not tell."""
+    process = ancestor(SHELLS)
+    return None if process is None else str(process)
+
+
+def _is_open_elsewhere(record: SessionRecord) -> bool:
+    """Tell whether a process other than the one that reports this event has the session open, and lives."""
+    known, process = (record.metadata or {}).get(AGENT_PROCESS), agent_process()
+    return process is not None and isinstance(known, str) and known != process and is_alive(known)
+
+
 def _about(event: Event) -> dict[str, Any]:
     about: dict[str, Any] = {AGENT_SESSION: key_of(event)}
-    process = ancestor(SHELLS)
-    if process is not None:
-        about[AGENT_PROCESS] = str(process)
+    if process := agent_process():
+        about[AGENT_PROCESS] = process
     if transcript := clean(event.text(TRANSCRIPT), _PATH_CHARACTERS):
         about[TRANSCRIPT] = transcript
     if model := clean(event.text("model"), 100):
@@ -134,8 +160,9 @@ def _about(event: Event) -> dict[str, Any]:
 def _mark_left_ones(manager: SessionManager, event: Event) -> None:
     """Mark as interrupted what dead agents left, and what this one's process has left."""
     manager.recover()
-    process = _about(event).get(AGENT_PROCESS)
-    if event.agent not in _ONE_AT_A_TIME or process is None:
+    process = agent_process()
+    replaced = event.agent in _ONE_AT_A_TIME and event.text("source") in _REPLACED
+    if not replaced or process is None:
         return
     for record in manager.list_sessions(status="active", metadata={AGENT_PROCESS: process}):
         if (record.metadata or {}).get(AGENT_SESSION) != key_of(event):
@@ -144,17 +171,19 @@ def _mark_left_ones(manager: SessionManager, event: Event) -> None:
 
 def _earlier(manager: SessionManager) -> SessionRecord | None:
     """Return the latest unfinished session of this directory and branch that nobody works on."""
-    records = manager.list_sessions(limit=_LOOKED_AT)
-    continued = {one.continues_id for one in records}
+    # On a shared server most sessions are of others: the store looks for the few that count.
+    records = [
+        record
+        for status in ("interrupted", "paused")
+        for record in list_readable(manager.store, SessionQuery(status=status, continued=False))
+    ]
+    records.sort(key=lambda record: (record.created_at, record.id), reverse=True)
     now = utc_now()
     place = manager.place
     head = read_head(manager.project_dir)
     for record in records:
-        if (
-            record.status in ("interrupted", "paused")
-            and record.project_dir in (None, place)
-            and record.id not in continued
-            and (record.paused_until is None or record.paused_until <= now)
+        if record.project_dir in (None, place) and (
+            record.paused_until is None or record.paused_until <= now
         ):
             latest = first(
                 manager.store.list_checkpoints(CheckpointQuery(record.id, namespace="", limit=1))
@@ -166,12 +195,13 @@ def _earlier(manager: SessionManager) -> SessionRecord | None:
 
 def _forked_from(manager: SessionManager, event: Event, desk: Desk) -> SessionRecord | None:
     """Return the session that this one was forked from, where its agent reported only that one's start."""
-    process = _about(event).get(AGENT_PROCESS)
+    process = agent_process()
     if process is None:
         return None
-    for record in manager.list_sessions(status="active", metadata={AGENT_PROCESS: process}):
+    for record in manager.list_sessions(status="active", agent_type=event.agent):
         agent, _, session_id = str((record.metadata or {}).get(AGENT_SESSION)).partition(":")
         other = Desk(desk.root, agent, session_id)
-        if agent == event.agent and other.read_note().get("fresh") and not other.peek():
+        begun = agent == event.agent and other.read_note().get(BEGUN_BY) == process
+        if begun and not other.peek():
             return record
     return None

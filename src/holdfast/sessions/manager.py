@@ -333,10 +333,10 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
         """Find active sessions whose worker died, mark them as interrupted and return them.
 
         A worker is dead when its process on this machine has ended, or when its lease has expired. An
-        agent whose hooks hold the session says in its metadata which process it is. Of many who look at
-        once, one marks a session and has it in its answer. A session that was marked ``max_attempts``
-        times before becomes failed instead, so that work which kills its workers does not do so for
-        ever. Either can be resumed.
+        agent whose hooks hold the session says in its metadata which process it is: as long as that is
+        seen to live, an expired lease means nothing. Of many who look at once, one marks a session and
+        has it in its answer. A session that was marked ``max_attempts`` times before becomes failed
+        instead, so that work which kills its workers does not do so for ever. Either can be resumed.
         """
         return interrupt_dead(self._store, self._leases.owner, most=max_attempts)
 

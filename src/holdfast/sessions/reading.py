@@ -144,13 +144,13 @@ class ReadingSession(HeldSession):
         """Return the state of the session's latest checkpoint with its large lists unread.
 
         A `StoredList` stands for each of them. Saved again, as it is or with items added (``plus``),
-        it costs what was added, in a process too that has not read the rest. Empty before the first
-        save.
+        it costs what was added, in a process too that has not read the rest. A session that has none
+        yet goes on from the latest of the session that it continues, and else from nothing.
         """
         with self._lock:
             latest = self._find_latest()
             if latest is None:
-                return {}
+                return self._inherited()
             content = latest.content.outline()
             self._completed = completed_tasks(all_tasks(content.state, content.context))
             self._head = latest.id
@@ -178,6 +178,20 @@ class ReadingSession(HeldSession):
         return check_memory_refs(referred, self._around.project_dir)
 
     # Inside ------------------------------------------------------------------------------
+
+    def _inherited(self) -> dict[str, Any]:
+        """Return the outline of what a session without a checkpoint of its own goes on from."""
+        before = (ReadingSession(self._store, one, self._around) for one in self.lineage()[1:])
+        found = (one._find_latest(resumable=True) for one in before)
+        latest = next(filter(None, found), None)
+        if latest is None:
+            return {}
+        try:
+            return latest.content.outline().state
+        except IntegrityError as error:
+            # What is damaged there must not keep this session from beginning.
+            self.log("warning", f"checkpoint {latest.name} cannot be read: {error}")
+            return {}
 
     def _find_latest(self, *, resumable: bool | None = None) -> Checkpoint | None:
         query = CheckpointQuery(

@@ -17,6 +17,7 @@ from holdfast.autosave.reports import MARK
 from holdfast.config import find_project_root
 from holdfast.errors import HoldfastError, IntegrityError, StoreError
 from holdfast.ids import thread_agent_id
+from holdfast.leases import AGENT_SESSION
 from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, SessionQuery, SessionRecord
 from holdfast.sessions.manager import SessionManager
 from holdfast.stores.base import first
@@ -192,19 +193,32 @@ class _Known:
 
     def settles_entry(self, entry: Entry) -> bool:
         """What is noted of another store, or of a session that is gone, cannot be found settled."""
-        ours = (entry.url, entry.tenant) == (self._store.url, self._store.tenant)
-        record = self._records.get(entry.session_id or "")
-        if not ours or record is None:
+        record = self._noted(entry)
+        if record is None:
             return False
         latest = self.latest(record.id)
         # Nobody knew what came before: then all that is certain is a session without a checkpoint.
         after = entry.after_seq or 0
         return record.status == "completed" or (latest is not None and latest.seq > after)
 
+    def _noted(self, entry: Entry) -> SessionRecord | None:
+        """Return the session that an entry is about, where it is one of this store."""
+        ours = (entry.url, entry.tenant) == (self._store.url, self._store.tenant)
+        if entry.agent_session is None or not (ours or entry.url is None):
+            return self._records.get(entry.session_id or "") if ours else None
+        # An agent's session may be several of ours, each of which continues the one before.
+        for record in self._records.values():
+            if (record.metadata or {}).get(AGENT_SESSION) == entry.agent_session:
+                return record
+        return None
+
 
 def _latest(entries: list[Entry]) -> list[Entry]:
     """Return the last entry of each session, which stands for those before, and unreadable lines."""
-    last = {(one.url, one.tenant, one.session_id or str(at)): one for at, one in enumerate(entries)}
+    last = {
+        (one.url, one.tenant, one.session_id or one.agent_session or str(at)): one
+        for at, one in enumerate(entries)
+    }
     return list(last.values())
 
 

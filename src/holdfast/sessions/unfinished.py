@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.errors import InvalidFilter, NothingToResume
-from holdfast.leases import AGENT, AGENT_PROCESS, describe_holder, is_dead
+from holdfast.leases import AGENT, AGENT_PROCESS, describe_holder, is_alive, is_dead
 from holdfast.model import CheckpointQuery, Lease, SessionQuery, SessionRecord, utc_now
 from holdfast.sessions.held import Surroundings
 from holdfast.stores import Store
@@ -34,8 +34,15 @@ def interrupt_dead(store: Store, owner: str, *, most: int) -> list[SessionRecord
 
 
 def is_abandoned(store: Store, lease: Lease) -> bool:
-    """Tell whether the worker that has a lease is gone, as far as anybody can know."""
-    return lease.expired or is_dead(lease.owner) or _agent_is_dead(store, lease)
+    """Tell whether the worker that has a lease is gone, as far as anybody can know.
+
+    Nobody renews an agent's lease between two of its hooks, and it may run one command, or wait for its
+    user, for longer than any lease lasts. So where its process can be looked at, that alone decides.
+    """
+    process = _agent_process(store, lease)
+    if process is not None and is_alive(process):
+        return False
+    return lease.expired or is_dead(process or lease.owner)
 
 
 def interrupt_held(store: Store, session_id: str, *, message: str) -> SessionRecord | None:
@@ -55,12 +62,13 @@ def _interrupt(store: Store, lease: Lease, message: str, most: int) -> SessionRe
     )
 
 
-def _agent_is_dead(store: Store, lease: Lease) -> bool:
+def _agent_process(store: Store, lease: Lease) -> str | None:
+    """Return the process of the agent whose hooks have a lease, as the session names it."""
     if not lease.owner.startswith(AGENT):
-        return False
+        return None
     record = store.find_session(lease.session_id)
     process = ((record.metadata if record is not None else None) or {}).get(AGENT_PROCESS)
-    return isinstance(process, str) and is_dead(process)
+    return process if isinstance(process, str) else None
 
 
 def latest_unfinished(

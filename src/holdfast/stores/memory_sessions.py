@@ -105,6 +105,8 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         for value in (query.status, query.agent_type, query.agent_id, query.id_prefix):
             if value is not None:
                 check_filter(value, "filter", str)
+        if query.continued is not None:
+            check_filter(query.continued, "continued", bool)
         wanted = wanted_values(query.metadata)
         limit = check_limit(query.limit)
 
@@ -115,10 +117,12 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                 and (query.agent_type is None or record.agent_type == query.agent_type)
                 and (query.agent_id is None or record.agent_id == query.agent_id.lower())
                 and (query.id_prefix is None or record.id.startswith(query.id_prefix))
+                and (query.continued is None or (record.id in continued) == query.continued)
                 and has_values(session.document, wanted)
             )
 
         with self._open():
+            continued = {one.record.continues_id for one in self._sessions.values()}
             found = sorted(self._sessions.values(), key=by_age, reverse=True)
             return [session_record(session) for session in islice(filter(fits, found), limit)]
 

@@ -35,6 +35,7 @@ _SESSION_FILTERS: Final[Mapping[str, type]] = {
     "agent_type": str,
     "agent_id": str,
     "id_prefix": str,
+    "continued": bool,
 }
 _UUID_FILTERS: Final = frozenset({"id", "agent_id", "parent_id"})
 

@@ -27,9 +27,11 @@ def read_sessions(
         except IntegrityError as error:
             unreadable[usage.session_id] = error
             continue
-        if record is not None and _fits(record, query):
+        if record is not None:
             found.append(record)
-    return found[: query.limit], unreadable
+    continued = {record.continues_id for record in found}
+    fitting = [record for record in found if _fits(record, query, continued)]
+    return fitting[: query.limit], unreadable
 
 
 def list_readable(store: Store, query: SessionQuery) -> list[SessionRecord]:
@@ -45,12 +47,13 @@ def find_unreadable(store: Store, *, limit: int | None = None) -> dict[str, Inte
     return read_sessions(store, SessionQuery(limit=limit))[1]
 
 
-def _fits(record: SessionRecord, query: SessionQuery) -> bool:
+def _fits(record: SessionRecord, query: SessionQuery, continued: set[str | None]) -> bool:
     document = None if record.metadata is None else dump_document(record.metadata, "metadata")
     return (
         (query.status is None or record.status == query.status)
         and (query.agent_type is None or record.agent_type == query.agent_type)
         and (query.agent_id is None or record.agent_id == query.agent_id.lower())
         and (query.id_prefix is None or record.id.startswith(query.id_prefix))
+        and (query.continued is None or (record.id in continued) == query.continued)
         and has_values(document, wanted_values(query.metadata))
     )

@@ -50,6 +50,7 @@ _SESSION_FILTERS: Final = (
     ("agent_type", str),
     ("agent_id", str),
     ("id_prefix", str),
+    ("continued", bool),
 )
 
 

@@ -122,6 +122,19 @@ class SessionContract(Contract):
         assert store.list_sessions(SessionQuery(id_prefix="%")) == []
         assert store.list_sessions(SessionQuery(metadata={"k": True})) == []
 
+    def test_sessions_are_found_by_whether_another_continues_them(self, store: Store) -> None:
+        for name, before in (("first", None), ("second", "first"), ("third", "second")):
+            store.create_session(session(id=name, continues_id=before))
+        store.update_session("first", status="paused")
+        for query, found in (
+            (SessionQuery(continued=True), ["second", "first"]),
+            (SessionQuery(continued=False), ["third"]),
+            (SessionQuery(continued=True, status="paused"), ["first"]),
+        ):
+            assert [one.id for one in store.list_sessions(query)] == found
+        with pytest.raises(InvalidFilter):
+            store.list_sessions(SessionQuery(continued="yes"))  # type: ignore[arg-type]
+
     def test_metadata_can_be_merged_key_by_key(self, store: Store) -> None:
         created = store.create_session(session())
         moment = datetime(2026, 1, 2, tzinfo=UTC)

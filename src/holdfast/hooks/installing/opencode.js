@@ -41,6 +41,7 @@ const contextIn = (answer) => {
 export const Holdfast = async ({ client, directory }) => {
   const parents = new Map() // the session that started a subagent, by the subagent's own
   const briefs = new Map() // what to know before going on, by session; a promise from the first sight on
+  const deleted = new Set() // sessions of which more may be heard, and nothing is told any more
   const waiting = new Set() // calls under way, which are waited for at the end
 
   const send = (event, session, more = {}) => {
@@ -91,11 +92,13 @@ export const Holdfast = async ({ client, directory }) => {
         const parent = event.properties.info?.parentID
         if (parent) parents.set(session, parents.get(parent) ?? parent)
         await start(session, "startup")
-      } else if (event.type === "session.idle") {
+      } else if (event.type === "session.idle" && !deleted.has(session)) {
         await tracked(stop(session))
       } else if (event.type === "session.deleted" && briefs.has(session)) {
         briefs.delete(session)
-        await send("SessionEnd", session, { reason: "deleted" })
+        deleted.add(session)
+        // A subagent has ended when it was idle, and the session in which it worked goes on.
+        if (!parents.has(session)) await send("SessionEnd", session, { reason: "deleted" })
       }
     },
 

@@ -84,6 +84,16 @@ AND s.agent_id = %(agent_id)s::uuid
 -- name: sessions.where.id_prefix
 AND starts_with(s.id, %(id_prefix)s)
 
+-- name: sessions.where.continued.yes
+AND s.id IN (
+    SELECT later.continues_id FROM holdfast.sessions AS later
+    WHERE later.tenant = %(tenant)s AND later.continues_id IS NOT NULL)
+
+-- name: sessions.where.continued.no
+AND s.id NOT IN (
+    SELECT later.continues_id FROM holdfast.sessions AS later
+    WHERE later.tenant = %(tenant)s AND later.continues_id IS NOT NULL)
+
 -- name: sessions.where.metadata
 AND NOT EXISTS (
     SELECT FROM jsonb_each(%(metadata)s::jsonb) AS wanted

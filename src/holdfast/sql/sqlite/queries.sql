@@ -65,6 +65,12 @@ AND agent_id = ?
 -- name: sessions.where.id_prefix
 AND instr(id, ?) = 1
 
+-- name: sessions.where.continued.yes
+AND (tenant, id) IN (SELECT tenant, continues_id FROM sessions WHERE continues_id IS NOT NULL)
+
+-- name: sessions.where.continued.no
+AND (tenant, id) NOT IN (SELECT tenant, continues_id FROM sessions WHERE continues_id IS NOT NULL)
+
 -- name: sessions.where.metadata
 AND NOT EXISTS (
     SELECT 1 FROM json_each(?) AS wanted WHERE NOT EXISTS (
