@@ -5,6 +5,10 @@ checkpoint is taken at its start, then of whatever files changed every so often,
 program that ends well completes the session, one that fails leaves a failure checkpoint, one that was
 interrupted leaves the session paused. The command is kept with the session, so that it can be started
 again; it then finds the brief in the file that ``HOLDFAST_BRIEF`` names.
+
+Commands that people or the program itself type meanwhile come first: they have the session for a moment, and
+we take it again and go on from what they left. A pause that was asked for so stays one. Whatever goes wrong
+with a save, the program runs on, and its exit code is the answer.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast import trust
 from holdfast.config import AGENTS_DIR
@@ -30,9 +34,11 @@ from holdfast.errors import (
     CheckpointBusy,
     CommandNotFound,
     CommandNotTrusted,
+    HoldfastError,
     IllegalTransition,
     IntegrityError,
     InvalidFilter,
+    LeaseLost,
     NotResumable,
     WorkspaceRefused,
 )
@@ -45,17 +51,26 @@ COMMAND: Final = "command"
 _DIRECTORY: Final = "directory"
 _LONGEST_WAIT: Final = 366 * 24 * 3600
 _BRIEFS: Final = "briefs"
+# So long a command may have the session before a save is given up, and so often we look.
+_PATIENCE: Final = 5.0
+_LOOK: Final = 0.1
 # Handed on to the program. The terminal itself sends it SIGINT and SIGQUIT.
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 _LEFT_TO_IT: Final = ("SIGINT", "SIGQUIT")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a program ended. ``exit_code`` is negative for a signal, as in `subprocess`."""
+    """How a program ended. ``exit_code`` is negative for a signal, as in `subprocess`.
+
+    ``problem`` is why its end could not be recorded, if so.
+    """
 
     session_id: str
     exit_code: int
+    problem: Exception | None = None
 
     @property
     def shell_code(self) -> int:
@@ -274,22 +289,50 @@ def _watch(
     *,
     brief: Path | None,
 ) -> Outcome:
-    state: dict[str, Any] = {COMMAND: list(command), "exit_code": None}
+    work = _Work(session, command)
     session.save_checkpoint(
-        state=state, retention_class="session", description=f"before {shlex.join(command)}"
+        state=work.state(), retention_class="session", description=f"before {shlex.join(command)}"
     )
     env = {**os.environ, "HOLDFAST_SESSION": session.id}
     if brief is not None:
         env["HOLDFAST_BRIEF"] = str(brief)
     with (
         _paused_unless_started(session),
-        session.autosave(lambda: dict(state), interval=interval, signals=False),
+        session.autosave(lambda: work.holding(work.state), interval=interval, signals=False),
     ):
-        exit_code = _run(program, command, env, directory)
-        state["exit_code"] = exit_code
-    _conclude(session, state, exit_code)
-    session.close(release=True)
-    return Outcome(session.id, exit_code)
+        exit_code = work.exit_code = _run(program, command, env, directory)
+    problem: Exception | None = None
+    try:
+        work.holding(lambda: _conclude(session, work.state(), exit_code))
+        session.close(release=True)
+    except (HoldfastError, OSError) as error:
+        problem = error
+    return Outcome(session.id, exit_code, problem)
+
+
+@dataclass(slots=True)
+class _Work:
+    """A session while its program works."""
+
+    session: Session
+    command: Sequence[str]
+    exit_code: int | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Return what to save."""
+        return {COMMAND: list(self.command), "exit_code": self.exit_code}
+
+    def holding(self, action: Callable[[], T]) -> T:
+        """Do something for which the session has to be held; a command may have it for a moment."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self.session.rejoin()
+                return action()
+            except (CheckpointBusy, LeaseLost):
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(_LOOK)
 
 
 def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory: Path) -> int:
@@ -342,16 +385,25 @@ def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
 
 
 def _conclude(session: Session, state: dict[str, Any], exit_code: int) -> None:
-    if exit_code == 0:
+    if session.status == "completed":
+        # Somebody has said so; it takes no more checkpoints.
+        return
+    # Not by us: until when, and why, is for others to say.
+    paused = session.status == "paused"
+    interrupted = exit_code in (-signal.SIGINT, 128 + signal.SIGINT)
+    if exit_code != 0 and not interrupted:
+        error = _Ended(f"{shlex.join(state[COMMAND])} ended with {_in_words(exit_code)}")
+        session.record_failure(error, state=state)
+        if not paused:
+            session.fail()
+    elif paused:
+        session.save_checkpoint(state=state, retention_class="automatic")
+    elif interrupted:
+        session.pause("interrupted", state=state)
+    else:
         session.save_checkpoint(state=state, retention_class="automatic")
         session.complete()
         trust.forget(session.id, _recorded(session.metadata))
-    elif exit_code in (-signal.SIGINT, 128 + signal.SIGINT):
-        session.pause("interrupted", state=state)
-    else:
-        error = _Ended(f"{shlex.join(state[COMMAND])} ended with {_in_words(exit_code)}")
-        session.record_failure(error, state=state)
-        session.fail()
 
 
 class _Ended(Exception):

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,39 @@ def holdfast(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "holdfast", *arguments],
         cwd=project, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
+
+
+@contextmanager
+def working(project: Path, exit_code: int = 0) -> Iterator[subprocess.Popen[str]]:
+    """A wrapped program that is at work; it changes a file and ends once it is waited for."""
+    program = (
+        "import pathlib, time\n"
+        "print('up', flush=True)\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+        "pathlib.Path('a.txt').write_text('after\\n')\n"
+        f"raise SystemExit({exit_code})\n"
+    )
+    command = [sys.executable, "-c", program]
+    wrapper = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "run", "--interval", "0.2", "--", *command],
+        cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        assert wrapper.stdout is not None
+        assert wrapper.stdout.readline() == "up\n"
+        yield wrapper
+    finally:
+        (project / "go").touch()
+        wrapper.kill()
+        wrapper.communicate()
+
+
+def let_end(project: Path, wrapper: subprocess.Popen[str]) -> tuple[int, str]:
+    """Let a program at work come to its end; return how its wrapper ended, and what it said."""
+    (project / "go").touch()
+    _, said = wrapper.communicate(timeout=60)
+    return wrapper.returncode, said
 
 
 def test_a_program_that_ends_well_completes_its_session(project: Path) -> None:
@@ -155,6 +190,66 @@ def test_files_are_saved_while_it_works(project: Path) -> None:
     finally:
         wrapper.kill()
         wrapper.wait()
+
+
+@pytest.mark.parametrize(("exit_code", "status"), [(0, "completed"), (3, "failed")])
+def test_a_save_while_a_program_works_does_not_end_its_saves(
+    project: Path, exit_code: int, status: str
+) -> None:
+    with working(project, exit_code) as wrapper:
+        assert holdfast(project, "save", "between").returncode == 0
+        assert let_end(project, wrapper) == (exit_code, "")
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert record.status == status
+        session = manager.get_session(record.id)
+        last = session.latest_checkpoint()
+        assert last.state["exit_code"] == exit_code
+        assert manager.workspace.read(last.workspace_commit or "", "a.txt") == b"after\n"
+        # One line of checkpoints, with the one of the command in it.
+        listed = session.list_checkpoints()
+        assert [one.parent_id for one in listed[:-1]] == [one.id for one in listed[1:]]
+        assert "between" in {one.name for one in listed}
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_pause_while_a_program_works_stays_a_pause(project: Path, exit_code: int) -> None:
+    with working(project, exit_code) as wrapper:
+        asked = ("pause", "-m", "rate limit", "--until", "2100-01-01")
+        assert holdfast(project, *asked).returncode == 0
+        assert let_end(project, wrapper) == (exit_code, "")
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert (record.status, record.pause_reason) == ("paused", "rate limit")
+        assert record.paused_until is not None
+        assert record.paused_until.year == 2100
+        last = manager.get_session(record.id).latest_checkpoint()
+        assert manager.workspace.read(last.workspace_commit or "", "a.txt") == b"after\n"
+        assert manager.resume_session(record.id).status == "active"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_session_that_another_worker_has_resumed_is_left_to_it(project: Path, held: bool) -> None:
+    with working(project, 3) as wrapper, SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        taken = manager.resume_session(record.id, take_over=True)
+        last = taken.save_checkpoint("mine", state={"whose": "mine"})
+        if not held:
+            taken.close()
+        exit_code, said = let_end(project, wrapper)
+        assert exit_code == 3
+        assert f"could not be recorded in session {record.id}" in said
+        assert manager.get_session(record.id).latest_checkpoint().id == last.id
+        assert manager.get_session(record.id).status == "active"
+        if held:
+            taken.save_checkpoint(state={"whose": "still mine"})
+
+
+def test_the_exit_code_is_the_programs_own_when_its_end_cannot_be_recorded(project: Path) -> None:
+    program = "import shutil; shutil.rmtree('.agents'); open('.agents', 'w'); raise SystemExit(7)"
+    done = holdfast(project, "run", "--interval", "0", "--", sys.executable, "-c", program)
+    assert done.returncode == 7
+    assert "the end of the program could not be recorded" in done.stderr
 
 
 def test_a_program_is_started_again_with_the_brief_where_it_was(project: Path) -> None:

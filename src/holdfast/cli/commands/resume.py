@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast import runner
-from holdfast.cli.commands.run import end_like
+from holdfast.cli.commands.run import end_like, tell_problem
 from holdfast.cli.options import Common, common_options, take_over_option
 from holdfast.cli.output import answer, columns, one_line, print_line, when
 from holdfast.config import load_config
@@ -125,6 +125,8 @@ def _start_due(common: Common, limit: int, within: float, *, trusted: bool) -> N
         )
     with common.open(owner=runner.owner_of(new_id())) as manager:
         outcomes = runner.start_due(manager, limit=limit, within=within, trusted=trusted)
+    for one in outcomes:
+        tell_problem(one)
     if common.json:
         answer(
             {
