@@ -351,7 +351,8 @@ def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory
 def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     """Let the program have the signals that reach us, for as long as it runs.
 
-    Yields what to call with it. Those that reach us while it is being started wait for that.
+    Yields what to call with it. Those that reach us while it is being started wait for that. What is ignored
+    here, under `nohup` or in the background of a shell, stays so: the program inherits that, and no handler.
     """
     children: list[subprocess.Popen[bytes]] = []
     waiting: list[int] = []
@@ -376,7 +377,9 @@ def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     before = {}
     for names, handler in ((_PASSED_ON, pass_on), (_LEFT_TO_IT, leave_to_it)):
         for signum in (getattr(signal, name) for name in names if hasattr(signal, name)):
-            before[signum] = signal.signal(signum, handler)
+            # None was installed by a library in C: it could not be put back.
+            if signal.getsignal(signum) not in (None, signal.SIG_IGN):
+                before[signum] = signal.signal(signum, handler)
     try:
         yield hand_over
     finally:

@@ -139,6 +139,25 @@ def test_a_signal_while_the_program_is_being_started_reaches_it(
         assert runner.start(manager, command).exit_code == -signal.SIGTERM
 
 
+def test_signals_that_are_ignored_are_ignored_in_the_program_too(project: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):\n"
+        "    print(one.name, signal.getsignal(one) == signal.SIG_IGN)\n"
+        "os.kill(os.getppid(), signal.SIGHUP)\n"
+    )
+    ignoring = ["sh", "-c", "trap '' HUP INT QUIT; exec \"$@\"", "sh"]
+    command = [sys.executable, "-m", "holdfast", "run", "--", sys.executable, "-c", program]
+    done = subprocess.run(
+        [*ignoring, *command],
+        cwd=project, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [
+        "SIGHUP", "True", "SIGINT", "True", "SIGQUIT", "True", "SIGTERM", "False",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
 def test_whatever_signal_ends_a_program_ends_the_wrapper(
     project: Path, signum: signal.Signals
