@@ -310,24 +310,27 @@ def _watch(
     return Outcome(session.id, exit_code, problem)
 
 
-@dataclass(slots=True)
 class _Work:
     """A session while its program works."""
 
-    session: Session
-    command: Sequence[str]
-    exit_code: int | None = None
+    def __init__(self, session: Session, command: Sequence[str]) -> None:
+        self.session = session
+        self.command = command
+        self.exit_code: int | None = None
+        # What commands have saved, tasks for instance, and what an earlier run went on from.
+        self._found = session.present_state()
 
     def state(self) -> dict[str, Any]:
-        """Return what to save."""
-        return {COMMAND: list(self.command), "exit_code": self.exit_code}
+        """Return what to save: the state that was there, the command, and how it ended."""
+        return {**self._found, COMMAND: list(self.command), "exit_code": self.exit_code}
 
     def holding(self, action: Callable[[], T]) -> T:
         """Do something for which the session has to be held; a command may have it for a moment."""
         end = time.monotonic() + _PATIENCE
         while True:
             try:
-                self.session.rejoin()
+                if self.session.rejoin():
+                    self._found = self.session.present_state()
                 return action()
             except (CheckpointBusy, LeaseLost):
                 if time.monotonic() >= end:

@@ -292,6 +292,27 @@ def test_a_program_is_started_again_with_the_brief_where_it_was(project: Path) -
         assert record.status == "completed"
 
 
+def test_what_was_saved_by_hand_is_kept_over_every_start(project: Path) -> None:
+    tasks = [
+        {"id": "t1", "title": "parse", "status": "completed"},
+        {"id": "t2", "title": "print", "status": "pending"},
+    ]
+    state = project.parent / "state.json"
+    state.write_text(json.dumps({"task_state": tasks, "mine": 42}))
+    with working(project, 3) as wrapper:
+        assert holdfast(project, "save", "mid", "--state", str(state)).returncode == 0
+        assert let_end(project, wrapper) == (3, "")
+    for _ in range(2):
+        assert holdfast(project, "resume").returncode == 3
+        [brief] = (project / ".agents" / "briefs").iterdir()
+        assert "print" in brief.read_text()
+        with SessionManager.open(project_dir=project) as manager:
+            [record] = manager.list_sessions()
+            last = manager.get_session(record.id).latest_checkpoint()
+            assert last.task_state["tasks"] == tasks
+            assert (last.state["mine"], last.state["exit_code"]) == (42, 3)
+
+
 def test_what_is_no_program_starts_nothing(project: Path) -> None:
     done = holdfast(project, "run", "--json", "--", "no-such-program-anywhere")
     assert done.returncode == 127
