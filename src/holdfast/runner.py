@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -40,15 +40,18 @@ from holdfast.errors import (
     InvalidFilter,
     LeaseLost,
     NotResumable,
+    ProgramRunning,
     WorkspaceRefused,
 )
-from holdfast.model import utc_now
+from holdfast.model import SessionRecord, utc_now
 from holdfast.places import file_name
+from holdfast.processes import RUN, is_running, process_at, process_in, program_of, this_process
 from holdfast.redaction import placeholders_in
 from holdfast.sessions import Session, SessionManager
 
 COMMAND: Final = "command"
 _DIRECTORY: Final = "directory"
+_PROGRAM_PROCESS: Final = "program_process"
 _LONGEST_WAIT: Final = 366 * 24 * 3600
 _BRIEFS: Final = "briefs"
 # So long a command may have the session before a save is given up, and so often we look.
@@ -78,9 +81,13 @@ class Outcome:
         return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
 
 
-def owner_of(run: str) -> str:
-    """Return the owner that a wrapped program's session is held by; its hooks and tools join it."""
-    return f"agent:run:{run}"
+def owner() -> str:
+    """Return the owner that this process holds a wrapped program's session by.
+
+    It gives way to commands, as agents do, and names the process, so that others need not wait for the
+    lease of one that was killed.
+    """
+    return f"{RUN}{this_process()}"
 
 
 def start(
@@ -139,6 +146,20 @@ def start_again(
     return _watch(session, program, command, directory, interval, brief=brief)
 
 
+def check_ended(record: SessionRecord) -> None:
+    """Raise `ProgramRunning` where a session's program, as far as anybody can know, has not ended.
+
+    It may have outlived its wrapper: nobody watches it then, but it works on.
+    """
+    process = process_in(str((record.metadata or {}).get(_PROGRAM_PROCESS)))
+    if process is not None and is_running(process):
+        raise ProgramRunning(
+            f"the program of session {record.id} still runs: {program_of(process.pid)}. Nothing was "
+            "started: end it, or wait for its end, and resume again; --no-start goes on without it, and "
+            "--take-over starts another beside it"
+        )
+
+
 def start_due(
     manager: SessionManager,
     *,
@@ -152,8 +173,9 @@ def start_due(
     """Start parked sessions again whose time has come, each once and ``limit`` at most.
 
     Waits up to ``within`` seconds for the next one to be due. Sessions without a command, those whose command
-    this user did not record here (unless ``trusted``), and those that somebody else has taken meanwhile, are
-    passed over. So is one without a good checkpoint, whose `IntegrityError` is raised where nothing else was due.
+    this user did not record here (unless ``trusted``), those whose program still runs, and those that somebody
+    else has taken meanwhile, are passed over. So is one without a good checkpoint, whose `IntegrityError` is
+    raised where nothing else was due.
     """
     if not 0 <= within <= _LONGEST_WAIT:
         raise InvalidFilter(f"within must be a number of seconds, a year at most: {within!r}")
@@ -178,8 +200,9 @@ def start_due(
             continue
         tried.add(session_id)
         try:
+            check_ended(manager.get_session(session_id).record)
             session = manager.resume_session(session_id)
-        except (CheckpointBusy, IllegalTransition):
+        except (CheckpointBusy, IllegalTransition, ProgramRunning):
             continue
         except IntegrityError as error:
             # The others do not wait for it.
@@ -300,7 +323,7 @@ def _watch(
         _paused_unless_started(session),
         session.autosave(lambda: work.holding(work.state), interval=interval, signals=False),
     ):
-        exit_code = work.exit_code = _run(program, command, env, directory)
+        exit_code = work.exit_code = _run(program, command, env, directory, work.began)
     problem: Exception | None = None
     try:
         work.holding(lambda: _conclude(session, work.state(), exit_code))
@@ -320,6 +343,13 @@ class _Work:
         # What commands have saved, tasks for instance, and what an earlier run went on from.
         self._found = session.present_state()
 
+    def began(self, pid: int) -> None:
+        """Keep which process the program is, for whoever comes after us: it may outlive us."""
+        process = str(process_at(pid))
+        # Without it a second one is not refused; the first has to be watched in any case.
+        with suppress(HoldfastError, OSError):
+            self.holding(lambda: self.session.update_metadata({_PROGRAM_PROCESS: process}))
+
     def state(self) -> dict[str, Any]:
         """Return what to save: the state that was there, the command, and how it ended."""
         return {**self._found, COMMAND: list(self.command), "exit_code": self.exit_code}
@@ -338,7 +368,13 @@ class _Work:
                 time.sleep(_LOOK)
 
 
-def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory: Path) -> int:
+def _run(
+    program: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    directory: Path,
+    began: Callable[[int], None],
+) -> int:
     with _signals() as hand_over:
         try:
             child = subprocess.Popen([program, *command[1:]], env=env, cwd=directory)
@@ -347,6 +383,7 @@ def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory
                 f"{command[0]!r} is not a program that can be run: {error.strerror}; nothing was started"
             ) from error
         hand_over(child)
+        began(child.pid)
         return child.wait()
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from holdfast import SessionManager, runner
 from holdfast.model import utc_now
+from holdfast.processes import is_running, process_in
 from tests.workspace.pictures import make_repository
 
 
@@ -38,18 +39,24 @@ def holdfast(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 @contextmanager
-def working(project: Path, exit_code: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """A wrapped program that is at work; it changes a file and ends once it is waited for."""
+def working(
+    project: Path, exit_code: int = 0, *, interval: str = "0.2"
+) -> Iterator[subprocess.Popen[str]]:
+    """A wrapped program that is at work; it changes a file and ends once it is waited for.
+
+    Started again it ends at once.
+    """
     program = (
-        "import pathlib, time\n"
+        "import os, pathlib, time\n"
         "print('up', flush=True)\n"
-        "while not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+        "while not pathlib.Path('go').exists() and 'HOLDFAST_BRIEF' not in os.environ:\n"
+        "    time.sleep(0.01)\n"
         "pathlib.Path('a.txt').write_text('after\\n')\n"
         f"raise SystemExit({exit_code})\n"
     )
     command = [sys.executable, "-c", program]
     wrapper = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "run", "--interval", "0.2", "--", *command],
+        [sys.executable, "-m", "holdfast", "run", "--interval", interval, "--", *command],
         cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
@@ -311,6 +318,52 @@ def test_what_was_saved_by_hand_is_kept_over_every_start(project: Path) -> None:
             last = manager.get_session(record.id).latest_checkpoint()
             assert last.task_state["tasks"] == tasks
             assert (last.state["mine"], last.state["exit_code"]) == (42, 3)
+
+
+def test_the_session_of_a_killed_wrapper_is_free_and_its_program_is_not_started_twice(
+    project: Path,
+) -> None:
+    with working(project, 3) as wrapper:
+        wrapper.kill()
+        wrapper.wait()
+        for told in (holdfast(project, "resume", "--json"), holdfast(project, "resume", "--json")):
+            assert told.returncode == 4
+            assert json.loads(told.stderr)["error"]["code"] == "program_running"
+        # Neither of them has touched the session, and nobody waits for the lease to expire.
+        with SessionManager.open(project_dir=project) as manager:
+            [marked] = manager.recover()
+            assert (marked.status, marked.resumed_at) == ("interrupted", None)
+            process = process_in((marked.metadata or {})["program_process"])
+            assert process is not None
+            assert is_running(process)
+        (project / "go").touch()
+        while is_running(process):
+            time.sleep(0.01)
+    again = holdfast(project, "resume")
+    assert (again.returncode, again.stdout, again.stderr) == (3, "up\n", "")
+
+
+def test_the_session_of_a_killed_wrapper_is_resumed_at_once(project: Path) -> None:
+    with working(project) as wrapper:
+        wrapper.kill()
+        wrapper.wait()
+        resumed = holdfast(project, "resume", "--no-start")
+        assert resumed.returncode == 0, resumed.stderr
+        assert holdfast(project, "resume").returncode == 4
+        beside = holdfast(project, "resume", "--take-over")
+        assert (beside.returncode, beside.stdout, beside.stderr) == (0, "up\n", "")
+
+
+def test_a_parked_session_whose_program_still_runs_is_not_due(project: Path) -> None:
+    # Without saves meanwhile nobody holds the session after the pause.
+    with working(project, interval="0") as wrapper:
+        assert holdfast(project, "pause", "--until", "2000-01-01").returncode == 0
+        due = holdfast(project, "resume", "--when-due", "--json")
+        assert json.loads(due.stdout)["runs"] == []
+        assert let_end(project, wrapper) == (0, "")
+    due = holdfast(project, "resume", "--when-due", "--json")
+    [run] = json.loads(due.stdout.removeprefix("up\n"))["runs"]
+    assert run["exit_code"] == 0
 
 
 def test_what_is_no_program_starts_nothing(project: Path) -> None:

@@ -11,7 +11,6 @@ import click
 from holdfast import runner
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, print_line
-from holdfast.ids import new_id
 
 
 @click.command(
@@ -49,7 +48,7 @@ def command(
       holdfast run -- claude -p "move auth to OAuth"
       holdfast run --task "nightly cleanup" --interval 10 -- ./agent.py --fast
     """
-    with common.open(create=True, owner=runner.owner_of(new_id())) as manager:
+    with common.open(create=True, owner=runner.owner()) as manager:
         outcome = runner.start(
             manager, program, agent_type=agent_type, task=task, interval=interval or None
         )
