@@ -262,7 +262,7 @@ def _paused_unless_started(session: Session) -> Iterator[None]:
 def _directory(manager: SessionManager) -> str:
     """Return where the command is started, relative to the project: the project may move."""
     here = os.path.relpath(Path.cwd(), manager.project_dir)
-    return "." if here.startswith("..") else here
+    return "." if Path(here).parts[:1] == (os.pardir,) else here
 
 
 def brief_path(project_dir: Path, session_id: str) -> Path:

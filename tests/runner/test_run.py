@@ -374,6 +374,23 @@ def test_what_is_no_program_starts_nothing(project: Path) -> None:
         assert manager.list_sessions() == []
 
 
+def test_a_directory_whose_name_begins_with_dots_is_within_the_project(project: Path) -> None:
+    odd = project / "..odd"
+    odd.mkdir()
+    program = "import os; print(os.getcwd())"
+    done = holdfast(odd, "run", "--", sys.executable, "-c", program)
+    assert os.path.samefile(done.stdout.strip(), odd)
+
+
+def test_a_program_is_started_in_the_project_from_outside_of_it(
+    project: Path, tmp_path: Path
+) -> None:
+    program = "import os; print(os.getcwd())"
+    where = ("--project-dir", str(project))
+    done = holdfast(tmp_path, "run", *where, "--", sys.executable, "-c", program)
+    assert os.path.samefile(done.stdout.strip(), project)
+
+
 def test_the_path_of_a_program_is_relative_to_where_it_is_started(project: Path) -> None:
     program = project / "agent.sh"
     program.write_text("#!/bin/sh\ntest -e again\n")
