@@ -21,7 +21,7 @@ from holdfast.stores.memory import MemoryStore
 
 PAIRS = [(Session, AsyncSession), (SessionManager, AsyncSessionManager)]
 # What belongs to one side only: the inner seams of resuming and of steps, and Python's two context protocols.
-ONE_SIDED = {"open_ledger", "resume_from", "settle"}
+ONE_SIDED = {"open_ledger", "rejoin", "resume_from", "settle"}
 
 
 def public(cls: type) -> dict[str, Any]:

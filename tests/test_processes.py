@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.processes import Process, is_gone, owner_name, process_in, this_process, uptime
+from holdfast import runner
+from holdfast.processes import (
+    Process,
+    is_gone,
+    is_running,
+    owner_name,
+    process_in,
+    this_process,
+    uptime,
+)
 
 
 def test_this_process_lives_and_its_text_can_be_read_back() -> None:
@@ -47,13 +56,20 @@ def test_a_process_that_was_killed_is_gone_even_before_its_parent_noticed() -> N
 def test_only_here_and_only_by_its_start_is_a_process_known_to_be_gone(
     change: dict[str, object], gone: bool
 ) -> None:
-    assert is_gone(this_process()._replace(**change)) is gone  # type: ignore[arg-type]
+    named = this_process()._replace(**change)  # type: ignore[arg-type]
+    assert is_gone(named) is gone
+    assert not is_running(named)
 
 
 @pytest.mark.parametrize("owner", ["agent:claude:1", "", "process:a:b:c:d", "process:host:1:2"])
 def test_other_owners_are_no_processes(owner: str) -> None:
     assert process_in(owner) is None
     assert owner_name(owner) == owner
+
+
+def test_the_owner_of_a_wrapped_program_is_its_wrappers_process() -> None:
+    assert process_in(runner.owner()) == this_process()
+    assert is_running(this_process())
 
 
 def test_a_host_may_have_colons() -> None:

@@ -51,6 +51,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── ConfirmationStale
     │   ├── CheckpointBusy
     │   ├── LeaseLost
+    │   ├── ProgramRunning
     │   ├── AlreadyResumed
     │   ├── ThreadOccupied
     │   ├── StaleWriter
@@ -484,6 +485,12 @@ class LeaseLost(ConflictError):
     """The session was taken over by another worker. Nothing was written, and nothing of it is lost."""
 
     code = "lease_lost"
+
+
+class ProgramRunning(ConflictError):
+    """The program of a session still runs, so a second one was not started beside it."""
+
+    code = "program_running"
 
 
 class ChunksMissing(ConflictError):

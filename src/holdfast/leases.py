@@ -104,6 +104,15 @@ class Hold:
     @property
     def fence(self) -> int:
         """The token, as far as this process knows still that of the session."""
+        self._check_own()
+        if self.lost:
+            raise LeaseLost(
+                f"session {self.session_id} was taken over by another worker. Nothing was written: "
+                f"resume it to go on"
+            )
+        return self.token
+
+    def _check_own(self) -> None:
         if self.released:
             raise SessionNotHeld(
                 f"session {self.session_id} was closed here. Nothing was written: resume it to go on"
@@ -113,17 +122,16 @@ class Hold:
                 f"session {self.session_id} is held by process {self._pid}, which this one was "
                 f"forked from. Nothing was written: fork the session, or resume it here later"
             )
-        if self.lost:
-            raise LeaseLost(
-                f"session {self.session_id} was taken over by another worker. Nothing was written: "
-                f"resume it to go on"
-            )
-        return self.token
 
     @property
     def is_held(self) -> bool:
         """Whether there is no reason here to think that it is not."""
         return not (self.released or self.lost or self._pid != os.getpid())
+
+    def retake(self) -> None:
+        """Take the lease again that somebody else had meanwhile; see `Leases.retake`."""
+        self._check_own()
+        self._leases.retake(self)
 
     def release(self, *, whole: bool | None = None, unused: bool = False) -> None:
         """Give the lease back. ``whole`` decides for an owner that other processes share.
@@ -202,6 +210,17 @@ class Leases:
                 if not preempted and not is_dead(held.owner):
                     raise
         raise AssertionError("unreachable")  # pragma: no cover
+
+    def retake(self, hold: Hold) -> None:
+        """Take a lease again that was lost. Raises `CheckpointBusy` if a live holder has it.
+
+        From then on the hold has the new token. Whether its worker may go on, the caller has to know.
+        """
+        with _together.one(hold._key):
+            lease, _ = self._take(hold.session_id, self.owner, take_over=False, over_agents=False)
+            _together.remove(hold)
+            hold.token, hold.lost = lease.token, False
+            _together.add(hold)
 
     def adopt(self, record: SessionRecord) -> Hold:
         """Keep the lease that a session was created with."""

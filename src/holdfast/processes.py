@@ -21,7 +21,10 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _NAMESPACE: Final = "/proc/self/ns/pid"
 # The name of a program may contain anything, a parenthesis too; what follows the last one does not.
 _STAT: Final = re.compile(rb".*\) (\S)(?: \S+){18} (\d+) ", re.DOTALL)
-_OWNER: Final = re.compile("process:(.*):([^:]*):([0-9]{1,18}):([^:]*)", re.DOTALL)
+RUN: Final = "agent:run:"
+"""What stands before the process in the name of an owner that gives way to commands: a wrapper's."""
+
+_OWNER: Final = re.compile(f"(?:{RUN})?process:(.*):([^:]*):([0-9]{{1,18}}):([^:]*)", re.DOTALL)
 # What stands between an agent and the programs that it starts.
 SHELLS: Final = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "holdfast"}
@@ -54,7 +57,7 @@ class Process(NamedTuple):
 
 
 def process_in(owner: str) -> Process | None:
-    """Read the text of a process; None if it says something else."""
+    """Read the text of a process, or of an owner that is one; None if it says something else."""
     found = _OWNER.fullmatch(owner)
     return None if found is None else Process(found[1], found[2], int(found[3]), found[4])
 
@@ -72,7 +75,11 @@ def uptime() -> Uptime:
 
 def this_process() -> Process:
     """Return the process that asks; in a forked child that is the child."""
-    pid = os.getpid()
+    return process_at(os.getpid())
+
+
+def process_at(pid: int) -> Process:
+    """Return the process that has an id now."""
     return Process(socket.gethostname(), _place(), pid, started_at(pid) or _UNKNOWN)
 
 
@@ -90,7 +97,7 @@ def ancestor(skip: Collection[str]) -> Process | None:
             return None
         name = text[text.index(b"(") + 1 : text.rindex(b")")].decode("utf-8", "replace")
         if name not in skip:
-            return Process(socket.gethostname(), _place(), pid, started_at(pid) or _UNKNOWN)
+            return process_at(pid)
         pid = int(text[text.rindex(b")") + 2 :].split()[1])
     return None
 

@@ -5,6 +5,10 @@ checkpoint is taken at its start, then of whatever files changed every so often,
 program that ends well completes the session, one that fails leaves a failure checkpoint, one that was
 interrupted leaves the session paused. The command is kept with the session, so that it can be started
 again; it then finds the brief in the file that ``HOLDFAST_BRIEF`` names.
+
+Commands that people or the program itself type meanwhile come first: they have the session for a moment, and
+we take it again and go on from what they left. A pause that was asked for so stays one. Whatever goes wrong
+with a save, the program runs on, and its exit code is the answer.
 """
 
 from __future__ import annotations
@@ -17,12 +21,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast import trust
 from holdfast.config import AGENTS_DIR
@@ -30,32 +34,46 @@ from holdfast.errors import (
     CheckpointBusy,
     CommandNotFound,
     CommandNotTrusted,
+    HoldfastError,
     IllegalTransition,
     IntegrityError,
     InvalidFilter,
+    LeaseLost,
     NotResumable,
+    ProgramRunning,
     WorkspaceRefused,
 )
-from holdfast.model import utc_now
+from holdfast.model import SessionRecord, utc_now
 from holdfast.places import file_name
+from holdfast.processes import RUN, is_running, process_at, process_in, program_of, this_process
 from holdfast.redaction import placeholders_in
 from holdfast.sessions import Session, SessionManager
 
 COMMAND: Final = "command"
 _DIRECTORY: Final = "directory"
+_PROGRAM_PROCESS: Final = "program_process"
 _LONGEST_WAIT: Final = 366 * 24 * 3600
 _BRIEFS: Final = "briefs"
+# So long a command may have the session before a save is given up, and so often we look.
+_PATIENCE: Final = 5.0
+_LOOK: Final = 0.1
 # Handed on to the program. The terminal itself sends it SIGINT and SIGQUIT.
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 _LEFT_TO_IT: Final = ("SIGINT", "SIGQUIT")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a program ended. ``exit_code`` is negative for a signal, as in `subprocess`."""
+    """How a program ended. ``exit_code`` is negative for a signal, as in `subprocess`.
+
+    ``problem`` is why its end could not be recorded, if so.
+    """
 
     session_id: str
     exit_code: int
+    problem: Exception | None = None
 
     @property
     def shell_code(self) -> int:
@@ -63,9 +81,13 @@ class Outcome:
         return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
 
 
-def owner_of(run: str) -> str:
-    """Return the owner that a wrapped program's session is held by; its hooks and tools join it."""
-    return f"agent:run:{run}"
+def owner() -> str:
+    """Return the owner that this process holds a wrapped program's session by.
+
+    It gives way to commands, as agents do, and names the process, so that others need not wait for the
+    lease of one that was killed.
+    """
+    return f"{RUN}{this_process()}"
 
 
 def start(
@@ -124,6 +146,20 @@ def start_again(
     return _watch(session, program, command, directory, interval, brief=brief)
 
 
+def check_ended(record: SessionRecord) -> None:
+    """Raise `ProgramRunning` where a session's program, as far as anybody can know, has not ended.
+
+    It may have outlived its wrapper: nobody watches it then, but it works on.
+    """
+    process = process_in(str((record.metadata or {}).get(_PROGRAM_PROCESS)))
+    if process is not None and is_running(process):
+        raise ProgramRunning(
+            f"the program of session {record.id} still runs: {program_of(process.pid)}. Nothing was "
+            "started: end it, or wait for its end, and resume again; --no-start goes on without it, and "
+            "--take-over starts another beside it"
+        )
+
+
 def start_due(
     manager: SessionManager,
     *,
@@ -137,8 +173,9 @@ def start_due(
     """Start parked sessions again whose time has come, each once and ``limit`` at most.
 
     Waits up to ``within`` seconds for the next one to be due. Sessions without a command, those whose command
-    this user did not record here (unless ``trusted``), and those that somebody else has taken meanwhile, are
-    passed over. So is one without a good checkpoint, whose `IntegrityError` is raised where nothing else was due.
+    this user did not record here (unless ``trusted``), those whose program still runs, and those that somebody
+    else has taken meanwhile, are passed over. So is one without a good checkpoint, whose `IntegrityError` is
+    raised where nothing else was due.
     """
     if not 0 <= within <= _LONGEST_WAIT:
         raise InvalidFilter(f"within must be a number of seconds, a year at most: {within!r}")
@@ -163,8 +200,9 @@ def start_due(
             continue
         tried.add(session_id)
         try:
+            check_ended(manager.get_session(session_id).record)
             session = manager.resume_session(session_id)
-        except (CheckpointBusy, IllegalTransition):
+        except (CheckpointBusy, IllegalTransition, ProgramRunning):
             continue
         except IntegrityError as error:
             # The others do not wait for it.
@@ -224,7 +262,7 @@ def _paused_unless_started(session: Session) -> Iterator[None]:
 def _directory(manager: SessionManager) -> str:
     """Return where the command is started, relative to the project: the project may move."""
     here = os.path.relpath(Path.cwd(), manager.project_dir)
-    return "." if here.startswith("..") else here
+    return "." if Path(here).parts[:1] == (os.pardir,) else here
 
 
 def brief_path(project_dir: Path, session_id: str) -> Path:
@@ -274,25 +312,69 @@ def _watch(
     *,
     brief: Path | None,
 ) -> Outcome:
-    state: dict[str, Any] = {COMMAND: list(command), "exit_code": None}
+    work = _Work(session, command)
     session.save_checkpoint(
-        state=state, retention_class="session", description=f"before {shlex.join(command)}"
+        state=work.state(), retention_class="session", description=f"before {shlex.join(command)}"
     )
     env = {**os.environ, "HOLDFAST_SESSION": session.id}
     if brief is not None:
         env["HOLDFAST_BRIEF"] = str(brief)
     with (
         _paused_unless_started(session),
-        session.autosave(lambda: dict(state), interval=interval, signals=False),
+        session.autosave(lambda: work.holding(work.state), interval=interval, signals=False),
     ):
-        exit_code = _run(program, command, env, directory)
-        state["exit_code"] = exit_code
-    _conclude(session, state, exit_code)
-    session.close(release=True)
-    return Outcome(session.id, exit_code)
+        exit_code = work.exit_code = _run(program, command, env, directory, work.began)
+    problem: Exception | None = None
+    try:
+        work.holding(lambda: _conclude(session, work.state(), exit_code))
+        session.close(release=True)
+    except (HoldfastError, OSError) as error:
+        problem = error
+    return Outcome(session.id, exit_code, problem)
 
 
-def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory: Path) -> int:
+class _Work:
+    """A session while its program works."""
+
+    def __init__(self, session: Session, command: Sequence[str]) -> None:
+        self.session = session
+        self.command = command
+        self.exit_code: int | None = None
+        # What commands have saved, tasks for instance, and what an earlier run went on from.
+        self._found = session.present_state()
+
+    def began(self, pid: int) -> None:
+        """Keep which process the program is, for whoever comes after us: it may outlive us."""
+        process = str(process_at(pid))
+        # Without it a second one is not refused; the first has to be watched in any case.
+        with suppress(HoldfastError, OSError):
+            self.holding(lambda: self.session.update_metadata({_PROGRAM_PROCESS: process}))
+
+    def state(self) -> dict[str, Any]:
+        """Return what to save: the state that was there, the command, and how it ended."""
+        return {**self._found, COMMAND: list(self.command), "exit_code": self.exit_code}
+
+    def holding(self, action: Callable[[], T]) -> T:
+        """Do something for which the session has to be held; a command may have it for a moment."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                if self.session.rejoin():
+                    self._found = self.session.present_state()
+                return action()
+            except (CheckpointBusy, LeaseLost):
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(_LOOK)
+
+
+def _run(
+    program: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    directory: Path,
+    began: Callable[[int], None],
+) -> int:
     with _signals() as hand_over:
         try:
             child = subprocess.Popen([program, *command[1:]], env=env, cwd=directory)
@@ -301,6 +383,7 @@ def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory
                 f"{command[0]!r} is not a program that can be run: {error.strerror}; nothing was started"
             ) from error
         hand_over(child)
+        began(child.pid)
         return child.wait()
 
 
@@ -308,7 +391,8 @@ def _run(program: str, command: Sequence[str], env: Mapping[str, str], directory
 def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     """Let the program have the signals that reach us, for as long as it runs.
 
-    Yields what to call with it. Those that reach us while it is being started wait for that.
+    Yields what to call with it. Those that reach us while it is being started wait for that. What is ignored
+    here, under `nohup` or in the background of a shell, stays so: the program inherits that, and no handler.
     """
     children: list[subprocess.Popen[bytes]] = []
     waiting: list[int] = []
@@ -333,7 +417,9 @@ def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     before = {}
     for names, handler in ((_PASSED_ON, pass_on), (_LEFT_TO_IT, leave_to_it)):
         for signum in (getattr(signal, name) for name in names if hasattr(signal, name)):
-            before[signum] = signal.signal(signum, handler)
+            # None was installed by a library in C: it could not be put back.
+            if signal.getsignal(signum) not in (None, signal.SIG_IGN):
+                before[signum] = signal.signal(signum, handler)
     try:
         yield hand_over
     finally:
@@ -342,16 +428,25 @@ def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
 
 
 def _conclude(session: Session, state: dict[str, Any], exit_code: int) -> None:
-    if exit_code == 0:
+    if session.status == "completed":
+        # Somebody has said so; it takes no more checkpoints.
+        return
+    # Not by us: until when, and why, is for others to say.
+    paused = session.status == "paused"
+    interrupted = exit_code in (-signal.SIGINT, 128 + signal.SIGINT)
+    if exit_code != 0 and not interrupted:
+        error = _Ended(f"{shlex.join(state[COMMAND])} ended with {_in_words(exit_code)}")
+        session.record_failure(error, state=state)
+        if not paused:
+            session.fail()
+    elif paused:
+        session.save_checkpoint(state=state, retention_class="automatic")
+    elif interrupted:
+        session.pause("interrupted", state=state)
+    else:
         session.save_checkpoint(state=state, retention_class="automatic")
         session.complete()
         trust.forget(session.id, _recorded(session.metadata))
-    elif exit_code in (-signal.SIGINT, 128 + signal.SIGINT):
-        session.pause("interrupted", state=state)
-    else:
-        error = _Ended(f"{shlex.join(state[COMMAND])} ended with {_in_words(exit_code)}")
-        session.record_failure(error, state=state)
-        session.fail()
 
 
 class _Ended(Exception):

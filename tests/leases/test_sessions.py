@@ -12,10 +12,12 @@ import pytest
 
 from holdfast import CheckpointConfig, SessionManager, SQLiteCheckpointSaver
 from holdfast.errors import (
+    AlreadyResumed,
     CheckpointBusy,
     CheckpointNotFound,
     InvalidIdentifier,
     LeaseLost,
+    SessionNotFound,
     SessionNotHeld,
     StoreBusy,
 )
@@ -487,3 +489,57 @@ def test_an_owner_must_have_a_name_and_not_that_of_a_process(
 def test_a_lease_lasts_some_time_and_not_too_long(open_manager: Open, ttl: timedelta) -> None:
     with pytest.raises(InvalidIdentifier):
         open_manager(ttl=ttl)
+
+
+def test_who_gave_way_to_a_command_goes_on_from_what_it_left(open_manager: Open) -> None:
+    wrapper = open_manager("agent:run:1").create_session("a")
+    wrapper.save_checkpoint("first", state={"n": 1})
+    assert wrapper.rejoin() is False
+    command = open_manager().hold_session(wrapper.id)
+    between = command.save_checkpoint("between", state={"n": 2})
+    with pytest.raises(LeaseLost):
+        wrapper.save_checkpoint("refused", state={"n": 3})
+    with pytest.raises(CheckpointBusy):
+        wrapper.rejoin()
+    command.close()
+    assert wrapper.rejoin() is True
+    assert wrapper.state == {"n": 2}
+    assert wrapper.save_checkpoint("after", state={"n": 3}).parent_id == between.id
+    with pytest.raises(SessionNotHeld):
+        command.save_checkpoint("late", state={})
+
+
+def test_who_was_taken_for_dead_is_active_again(open_manager: Open) -> None:
+    manager = open_manager("agent:run:1")
+    worker = manager.create_session("a")
+    manager.interrupt_session(worker.id, message="nobody heard of it")
+    assert worker.rejoin() is True
+    assert (worker.status, manager.get_session(worker.id).status) == ("active", "active")
+
+
+def test_a_session_that_was_resumed_or_made_again_is_not_taken_back(open_manager: Open) -> None:
+    manager, other = open_manager("agent:run:1"), open_manager()
+    worker = manager.create_session("a", session_id="work")
+    other.resume_session("work", take_over=True).close()
+    with pytest.raises(AlreadyResumed):
+        worker.rejoin()
+    assert other.store.list_leases() == []
+    worker = manager.create_session("a", session_id="more")
+    other.delete_session("more")
+    with pytest.raises(SessionNotFound):
+        worker.rejoin()
+    other.create_session("a", session_id="more").close()
+    with pytest.raises(SessionNotFound):
+        worker.rejoin()
+    assert other.store.list_leases() == []
+
+
+def test_what_was_closed_is_not_held_again(open_manager: Open) -> None:
+    manager, other = open_manager("agent:run:1"), open_manager()
+    worker = manager.create_session("a")
+    worker.close(release=True)
+    other.hold_session(worker.id).close()
+    for session in (worker, manager.get_session(worker.id)):
+        with pytest.raises(SessionNotHeld):
+            session.rejoin()
+    assert other.store.list_leases() == []

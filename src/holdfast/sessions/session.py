@@ -11,7 +11,14 @@ from typing import Any
 from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.brief import Brief
 from holdfast.effects import error_document
-from holdfast.errors import CheckpointProtected, HoldfastError, InvalidFilter
+from holdfast.errors import (
+    AlreadyResumed,
+    CheckpointProtected,
+    HoldfastError,
+    InvalidFilter,
+    SessionNotFound,
+    SessionNotHeld,
+)
 from holdfast.ids import check_name, check_session_id, new_id
 from holdfast.leases import Hold
 from holdfast.model import (
@@ -428,6 +435,45 @@ class Session(SteppingSession):
         )
         if paused_at is not None:
             self._paused_for = max(resumed_at - paused_at, timedelta(0))
+
+    def rejoin(self) -> bool:
+        """Hold the session again if others had it meanwhile, and go on from what they left.
+
+        For a worker whose owner gives way to commands. Tells whether somebody had it. Raises
+        `CheckpointBusy` while that one still has it, and `AlreadyResumed` once somebody has resumed it:
+        the work is with that one, then. Who was taken for dead meanwhile is not, so that its session
+        is active again.
+        """
+        hold = self._hold
+        if hold is None:
+            raise SessionNotHeld(f"session {self.id} was opened to look at it, and never held")
+        with self._lock:
+            if self._still_ours().lease_token == hold.token:
+                return False
+            hold.retake()
+            try:
+                # As it is now that nobody else can change it.
+                self._record = self._still_ours()
+            except BaseException:
+                hold.release(unused=True)
+                raise
+            self._head = None
+            self._fresh = True
+            if self.status == "interrupted":
+                self._move_to("active")
+        return True
+
+    def _still_ours(self) -> SessionRecord:
+        """Read the session's row. Raises when another worker goes on with it, or it is another session."""
+        record = self._store.find_session(self.id)
+        if record is None or record.created_at != self.created_at:
+            raise SessionNotFound(f"session {self.id} was erased")
+        if record.resumed_at != self._record.resumed_at:
+            raise AlreadyResumed(
+                f"session {self.id} was resumed by another worker, which goes on with it. Nothing was "
+                f"written: what was saved before is intact"
+            )
+        return record
 
     def _look_at_chain(self) -> None:
         chain = self._store.read_chain(self.id)

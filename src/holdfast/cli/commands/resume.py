@@ -5,12 +5,11 @@ from __future__ import annotations
 import click
 
 from holdfast import runner
-from holdfast.cli.commands.run import end_like
-from holdfast.cli.options import Common, common_options, take_over_option
+from holdfast.cli.commands.run import end_like, tell_problem
+from holdfast.cli.options import Common, common_options, take_over_option, unfinished_session
 from holdfast.cli.output import answer, columns, one_line, print_line, when
 from holdfast.config import load_config
 from holdfast.errors import CheckpointNotFound, InvalidConfiguration
-from holdfast.ids import new_id
 from holdfast.sessions import Checkpoint, Session
 
 
@@ -81,8 +80,11 @@ def command(
     if when_due:
         _start_due(common, limit, within, trusted=trust)
         return
-    with common.open(owner=runner.owner_of(new_id())) as manager:
-        resumed = manager.resume_session(session, checkpoint=checkpoint, take_over=take_over)
+    with common.open(owner=runner.owner()) as manager:
+        chosen = manager.get_session(unfinished_session(manager, session))
+        if start and not take_over:
+            runner.check_ended(chosen.record)
+        resumed = manager.resume_session(chosen.id, checkpoint=checkpoint, take_over=take_over)
         found = _latest(resumed, checkpoint)
         record, paused_for, notices = resumed.record, resumed.paused_for, resumed.notices
         for notice in notices:
@@ -123,8 +125,10 @@ def _start_due(common: Common, limit: int, within: float, *, trusted: bool) -> N
         raise InvalidConfiguration(
             "run.when_due is off in .agents/holdfast.toml: nothing was started"
         )
-    with common.open(owner=runner.owner_of(new_id())) as manager:
+    with common.open(owner=runner.owner()) as manager:
         outcomes = runner.start_due(manager, limit=limit, within=within, trusted=trusted)
+    for one in outcomes:
+        tell_problem(one)
     if common.json:
         answer(
             {

@@ -10,8 +10,7 @@ import click
 
 from holdfast import runner
 from holdfast.cli.options import Common, common_options
-from holdfast.cli.output import answer
-from holdfast.ids import new_id
+from holdfast.cli.output import answer, one_line, print_line
 
 
 @click.command(
@@ -49,7 +48,7 @@ def command(
       holdfast run -- claude -p "move auth to OAuth"
       holdfast run --task "nightly cleanup" --interval 10 -- ./agent.py --fast
     """
-    with common.open(create=True, owner=runner.owner_of(new_id())) as manager:
+    with common.open(create=True, owner=runner.owner()) as manager:
         outcome = runner.start(
             manager, program, agent_type=agent_type, task=task, interval=interval or None
         )
@@ -60,9 +59,21 @@ def command(
 
 def end_like(outcome: runner.Outcome) -> None:
     """End as the program ended, by the same signal if it was one."""
+    tell_problem(outcome)
     if outcome.exit_code < 0:
         # For SIGKILL no handler can be set, not even the default.
         with suppress(OSError):
             signal.signal(-outcome.exit_code, signal.SIG_DFL)
         os.kill(os.getpid(), -outcome.exit_code)
     raise SystemExit(outcome.shell_code)
+
+
+def tell_problem(outcome: runner.Outcome) -> None:
+    """Say on stderr why the end of a program is not in its session."""
+    if outcome.problem is not None:
+        print_line(
+            ("warning: ", "yellow"),
+            f"the end of the program could not be recorded in session {outcome.session_id}: ",
+            one_line(str(outcome.problem)),
+            err=True,
+        )
