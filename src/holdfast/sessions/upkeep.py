@@ -144,7 +144,7 @@ def verify(
     unheld = [
         Damage(checkpoint, SNAPSHOT_UNHELD, _UNHELD) for checkpoint in files.unheld_checkpoints()
     ]
-    damaged = damaged_files(files)
+    damaged = damaged_files(files, deep=deep)
     if deep and damaged:
         # Who may not write, or has no room for it, is told all the same.
         with suppress(WorkspaceError, OSError):
@@ -153,10 +153,10 @@ def verify(
 
 
 def damaged_files(
-    files: ProjectFiles, records: Iterable[CheckpointRecord] | None = None
+    files: ProjectFiles, records: Iterable[CheckpointRecord] | None = None, *, deep: bool = False
 ) -> list[Damage]:
     """Return the checkpoints, of those or of all, whose files are damaged."""
     return [
         Damage(checkpoint, SnapshotCorrupt.code, why)
-        for checkpoint, why in files.problems(records).items()
+        for checkpoint, why in files.problems(records, deep=deep).items()
     ]

@@ -276,7 +276,7 @@ class Workspace:
             self._store.prepare(sha256=len(commit) == 64)
             new = [] if self.has(commit) else [commit]
             for data in packs:
-                import_pack(self._store, data, largest=self.limits.max_file_bytes)
+                import_pack(self._store, commit, data, largest=self.limits.max_file_bytes)
             check_lists(self._store, [commit])
             note_arrivals(self._store, new)
             self._hold([commit])
