@@ -56,6 +56,44 @@ def test_all_is_well(cli: CommandLine, session: Session) -> None:
     assert shown["last_error"] == "a tool failed"
 
 
+def test_a_save_that_could_not_have_the_files_is_told_until_one_has_them(
+    cli: CommandLine, session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as without_git:
+        without_git.setenv("PATH", str(tmp_path / "nothing"))
+        saved = session.save_checkpoint("one", state={"n": 1})
+    answer = cli("status")
+    assert answer.code == 1
+    assert "no files  session session-1, one: files not captured: git is not" in answer.out
+    assert answer.out.endswith("failing  1 session saved without files\n")
+    status = cli("status", "--json").json["status"]
+    assert status["ok"] is False
+    (found,) = status["without_files"]
+    assert found["checkpoint"] == {"id": saved.id, "name": "one"}
+    assert "files not captured by one: git is not installed" in cli.ok("log")
+    assert "git is not installed" in cli.json("log")["files_problem"]
+
+    (cli.project / ".agents" / "holdfast.toml").write_text("[workspace]\ncapture = false\n")
+    assert "all saved" in cli.ok("status")
+    (cli.project / ".agents" / "holdfast.toml").unlink()
+    session.save_checkpoint("two", state={"n": 1})
+    assert cli.json("status")["status"]["without_files"] == []
+    assert cli.json("log")["files_problem"] is None
+    # Whoever wants no files misses none.
+    session.save_checkpoint("three", state={"n": 1}, workspace=False)
+    assert "all saved" in cli.ok("status")
+
+
+def test_a_session_that_is_completed_misses_no_files(
+    cli: CommandLine, session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as without_git:
+        without_git.setenv("PATH", str(tmp_path / "nothing"))
+        session.save_checkpoint("one", state={"n": 1})
+    session.complete()
+    assert "all saved" in cli.ok("status")
+
+
 @pytest.mark.row("S1-54")
 def test_a_failed_save_is_an_exit_code_until_the_session_is_saved(
     cli: CommandLine, session: Session

@@ -292,11 +292,15 @@ class ProjectFiles:
             before = commit
 
     def differ_from(self, commit: str | None) -> bool:
-        """Tell whether the files are others than a snapshot holds; not if they cannot be captured."""
+        """Tell whether the files are others than a snapshot holds.
+
+        Where they cannot be captured nobody knows. That is worth one save, which says so: the next has no
+        snapshot to be compared with.
+        """
         try:
             snapshot = self.workspace.snapshot()
         except _Stays:
-            return False
+            return commit is not None
         # The next save finds these unchanged, but it is the one that names who wrote them.
         self._seen_changed.update(snapshot.touched)
         return snapshot.commit != commit
