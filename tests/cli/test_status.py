@@ -41,7 +41,7 @@ def note(project: Path, session: Session, **changes: Any) -> None:
 
 
 def test_all_is_well(cli: CommandLine, session: Session) -> None:
-    assert "never" in cli.ok("status")
+    assert cli.ok("status").endswith("ok  1 session, 0 saved, 1 never\n")
     saved = session.save_checkpoint("one", state={"n": 1})
     session.log("error", "a tool failed")
     out = cli.ok("status")
@@ -54,6 +54,25 @@ def test_all_is_well(cli: CommandLine, session: Session) -> None:
     assert shown["checkpoint_id"] == saved.id
     assert shown["saved_at"] is not None
     assert shown["last_error"] == "a tool failed"
+
+
+def test_a_failed_save_of_a_session_that_cannot_be_read_is_told(
+    cli: CommandLine, session: Session, manager: SessionManager
+) -> None:
+    manager.create_session("tester", session_id="good").save_checkpoint("one", state={})
+    session.save_checkpoint("one", state={"n": 1})
+    fail(session)
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE sessions SET created_at = 'junk' WHERE id = 'session-1'")
+    database.close()
+    answer = cli("status")
+    assert answer.code == 5
+    assert "failed    session session-1" in answer.out
+    assert answer.out.endswith("failing  1 failed save not made up for, 1 session unreadable\n")
+    answer = cli("status", "--json")
+    assert answer.code == 5
+    status = answer.json["status"]
+    assert (status["ok"], [one["resolved"] for one in status["errors"]]) == (False, [False])
 
 
 def test_a_save_that_could_not_have_the_files_is_told_until_one_has_them(

@@ -105,9 +105,10 @@ class StatusReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the database can be read, every failure has been settled, and no files are missing."""
+        """Whether all can be read, every failure has been settled, and no files are missing."""
         settled = all(one.resolved for one in self.failures)
-        return self.problem is None and settled and not self.without_files
+        readable = self.problem is None and not self.unreadable
+        return readable and settled and not self.without_files
 
 
 def read_status(
@@ -130,8 +131,10 @@ def read_status(
             records, unreadable = read_sessions(manager.store, SessionQuery())
             known = _Known(manager, records)
             failures = [_from_file(entry, resolved=known.settles_entry(entry)) for entry in noted]
-            for record in records:
-                row = None if record.status == "completed" else known.last_failure(record.id)
+            # Whether one that cannot be read is completed nobody knows.
+            unfinished = [one.id for one in records if one.status != "completed"]
+            for session_id in (*unfinished, *unreadable):
+                row = known.last_failure(session_id)
                 if row is not None:
                     failures.append(_from_row(row, resolved=known.settles_row(row)))
             shown = [known.health(record) for record in records[:limit]]

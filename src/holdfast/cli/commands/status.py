@@ -23,6 +23,7 @@ from holdfast.cli.output import (
     unreadable_document,
     when,
 )
+from holdfast.errors import IntegrityError
 from holdfast.model import CheckpointRecord
 from holdfast.sessions.status import (
     FailedSave,
@@ -63,7 +64,7 @@ def command(ctx: click.Context, common: Common, limit: int) -> None:
     latest one is in quarantine. `holdfast verify --deep` looks again, and releases what is whole.
 
     The exit code is 1 as long as a session has not been saved, nor completed, since a save of it
-    failed, or since one could not have the project's files.
+    failed, or since one could not have the project's files. It is 5 when the row of a session cannot be read.
 
     \b
     Examples:
@@ -77,7 +78,7 @@ def command(ctx: click.Context, common: Common, limit: int) -> None:
     if report.problem is not None:
         raise report.problem
     if not report.ok:
-        ctx.exit(UNRESOLVED)
+        ctx.exit(IntegrityError.exit_code if report.unreadable else UNRESOLVED)
 
 
 def _show(report: StatusReport, common: Common) -> None:
@@ -92,7 +93,7 @@ def _show(report: StatusReport, common: Common) -> None:
     for without in report.without_files:
         _print_without_files(without)
     if report.ok:
-        print_line(("ok", "bold green"), f"  {plural(len(report.sessions), 'session')}, all saved")
+        print_line(("ok", "bold green"), f"  {_saved(report)}")
     else:
         print_line(("failing", "bold red"), f"  {', '.join(_wrong(report))}")
     if any(one.source == "file" for one in report.failures):
@@ -117,12 +118,23 @@ def _print_without_files(one: WithoutFiles) -> None:
     print_line(("no files  ", "bold red"), one_line(said))
 
 
+def _saved(report: StatusReport) -> str:
+    """Say how many of the sessions shown have a checkpoint."""
+    sessions = plural(len(report.sessions), "session")
+    saved = sum(one.latest is not None for one in report.sessions)
+    if saved == len(report.sessions):
+        return f"{sessions}, all saved"
+    return f"{sessions}, {saved} saved, {len(report.sessions) - saved} never"
+
+
 def _wrong(report: StatusReport) -> Iterator[str]:
     """Say in a few words what is not as it should be."""
     if failing := sum(not one.resolved for one in report.failures):
         yield f"{plural(failing, 'failed save')} not made up for"
     if report.without_files:
         yield f"{plural(len(report.without_files), 'session')} saved without files"
+    if report.unreadable:
+        yield f"{plural(len(report.unreadable), 'session')} unreadable"
 
 
 def _print_quarantines(quarantines: Sequence[Quarantine]) -> None:
