@@ -372,6 +372,15 @@ class ProjectFiles:
             return set()
         return self.workspace.unheld(self._store.workspace_commits())
 
+    def absent(self) -> set[str]:
+        """Return snapshots that checkpoints name and that are not here, where they should be.
+
+        A store that several machines share names what others captured, too.
+        """
+        if self._store.shared:
+            return set()
+        return self.workspace.absent(self._store.workspace_commits())
+
     def unheld_checkpoints(self) -> list[str]:
         """Return the checkpoints whose snapshot nothing holds."""
         unheld = self.unheld()
@@ -405,7 +414,8 @@ class ProjectFiles:
         if not self._share:
             raise SnapshotNotFound(
                 f"the files of this checkpoint ({commit[:12]}) are not in this project's private "
-                "store, and this database does not hold them: they were captured elsewhere"
+                "store, and this database does not hold them: they were captured elsewhere, or the "
+                "private store was removed"
             )
         have = self.workspace.snapshots()
         packs = self._store.read_packs(commit, have=have)

@@ -406,6 +406,10 @@ class Workspace:
             freed = 0 if dry_run else max(0, before - self._store.size())
             return Sweep(len(orphans), freed, dry_run)
 
+    def absent(self, commits: Collection[str]) -> set[str]:
+        """Return those of the snapshots that the private store does not have."""
+        return set(commits) - (self._store.present(commits) if self._is_there() else set())
+
     def unheld(self, commits: Collection[str]) -> set[str]:
         """Return snapshots that the private store has and no reference holds: git would free them."""
         if not self._is_there():
