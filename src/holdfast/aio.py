@@ -876,6 +876,10 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.file_usage`."""
         return await self._run(self._manager.file_usage)
 
+    async def count_absent(self) -> int:
+        """See `SessionManager.count_absent`."""
+        return await self._run(self._manager.count_absent)
+
     async def count_unheld(self) -> int:
         """See `SessionManager.count_unheld`."""
         return await self._run(self._manager.count_unheld)

@@ -590,7 +590,8 @@ class GcReport:
     store and on their way to other machines; ``file_bytes`` is the room that both took. ``held_again`` are
     snapshots that checkpoints name and that had lost their reference; where there are any, no snapshot is
     freed this time. ``in_quarantine`` are checkpoints that failed verification: what they need may not be
-    what their rows say, so while there are any nothing is removed.
+    what their rows say, so while there are any nothing is removed. ``notes`` say why files were left alone
+    that should not have been.
     """
 
     chunks: int
@@ -602,3 +603,4 @@ class GcReport:
     file_bytes: int = 0
     held_again: int = 0
     in_quarantine: int = 0
+    notes: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from holdfast.errors import (
     SchemaTooNew,
     StoreError,
 )
-from holdfast.workspace.base import Change, GitState, readable
+from holdfast.workspace.base import Change, GitState, Skipped, readable
 
 RefStatus: TypeAlias = Literal["present", "missing", "changed", "unverified"]
 Severity: TypeAlias = Literal["drifted", "unsafe"]
@@ -103,7 +103,7 @@ class Reason:
 class Preflight:
     """How a checkpoint compares with what is there now.
 
-    ``unchecked`` maps what was not compared (``files``, ``git``, ``tools`` …) to why.
+    ``unchecked`` maps what was not compared (``files``, ``skipped_files``, ``git``, ``tools`` …) to why.
     """
 
     reasons: tuple[Reason, ...]
@@ -202,10 +202,23 @@ def compare_files(changes: Iterable[Change]) -> Iterator[Reason]:
             yield _of_paths(code, what, found[kind])
 
 
+def describe_skipped(then: Iterable[Skipped], now: Iterable[Skipped]) -> str | None:
+    """Say which files are not in the checkpoint's snapshot or not in one of now, None when all are."""
+    reasons = {one.path: one.reason for one in (*now, *then)}
+    if not reasons:
+        return None
+    named = [f"{readable(path)} ({reason})" for path, reason in sorted(reasons.items())]
+    return f"left out of a snapshot: {_some(named)}"
+
+
 def _of_paths(code: str, what: str, paths: Sequence[str]) -> Reason:
-    shown = ", ".join(paths[:_SHOWN])
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return Reason(code, f"{what}: {shown}{more}", paths=tuple(paths[:_NAMED]), count=len(paths))
+    message = f"{what}: {_some(paths)}"
+    return Reason(code, message, paths=tuple(paths[:_NAMED]), count=len(paths))
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"{', '.join(texts[:_SHOWN])}{more}"
 
 
 def _uncommitted(document: Mapping[str, Any]) -> set[str]:

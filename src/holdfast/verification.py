@@ -93,6 +93,7 @@ class VerifyReport:
 
     One thing may have several findings in ``damaged``: `damaged_checkpoints` and `damaged_besides` count
     the things. ``quarantined`` and ``released`` are the checkpoints for which deep verification changed that.
+    ``notes`` say what could not be looked at, and why.
     """
 
     checked: int
@@ -103,11 +104,15 @@ class VerifyReport:
     chunks: int = 0
     quarantined: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """True when every checkpoint can be restored, and every effect replayed, exactly."""
-        return not self.damaged
+        """True when every checkpoint can be restored, and every effect replayed, exactly.
+
+        What could not be looked at is not known to be so.
+        """
+        return not self.damaged and not self.notes
 
     @property
     def damaged_checkpoints(self) -> int:

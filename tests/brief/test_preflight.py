@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -112,6 +113,24 @@ def test_right_after_a_save_all_is_clean(saved: Session) -> None:
     found = saved.preflight(tools=TOOLS)
     assert (found.verdict, found.reasons, found.unchecked) == ("clean", (), {})
     assert found.checkpoint == "before-refactor"
+
+
+def test_files_that_a_snapshot_leaves_out_are_named_as_not_compared(
+    saved: Session,
+) -> None:
+    os.mkfifo("pipe")
+    saved.save_checkpoint("with-a-pipe", state={})
+    found = saved.preflight(tools=[])
+    assert (found.verdict, set(found.unchecked)) == ("clean", {"skipped_files"})
+    assert "pipe (" in found.unchecked["skipped_files"]
+    # Gone or come since: either way it is in one of the two only.
+    Path("pipe").unlink()
+    assert "pipe (" in saved.preflight().unchecked["skipped_files"]
+    for number in range(7):
+        os.mkfifo(f"later-{number}")
+    said = saved.preflight().unchecked["skipped_files"]
+    assert "later-4 (" in said
+    assert said.endswith("and 3 more")
 
 
 @pytest.mark.row("B3")

@@ -41,7 +41,7 @@ def note(project: Path, session: Session, **changes: Any) -> None:
 
 
 def test_all_is_well(cli: CommandLine, session: Session) -> None:
-    assert "never" in cli.ok("status")
+    assert cli.ok("status").endswith("ok  1 session, 0 saved, 1 never\n")
     saved = session.save_checkpoint("one", state={"n": 1})
     session.log("error", "a tool failed")
     out = cli.ok("status")
@@ -54,6 +54,63 @@ def test_all_is_well(cli: CommandLine, session: Session) -> None:
     assert shown["checkpoint_id"] == saved.id
     assert shown["saved_at"] is not None
     assert shown["last_error"] == "a tool failed"
+
+
+def test_a_failed_save_of_a_session_that_cannot_be_read_is_told(
+    cli: CommandLine, session: Session, manager: SessionManager
+) -> None:
+    manager.create_session("tester", session_id="good").save_checkpoint("one", state={})
+    session.save_checkpoint("one", state={"n": 1})
+    fail(session)
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE sessions SET created_at = 'junk' WHERE id = 'session-1'")
+    database.close()
+    answer = cli("status")
+    assert answer.code == 5
+    assert "failed    session session-1" in answer.out
+    assert answer.out.endswith("failing  1 failed save not made up for, 1 session unreadable\n")
+    answer = cli("status", "--json")
+    assert answer.code == 5
+    status = answer.json["status"]
+    assert (status["ok"], [one["resolved"] for one in status["errors"]]) == (False, [False])
+
+
+def test_a_save_that_could_not_have_the_files_is_told_until_one_has_them(
+    cli: CommandLine, session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as without_git:
+        without_git.setenv("PATH", str(tmp_path / "nothing"))
+        saved = session.save_checkpoint("one", state={"n": 1})
+    answer = cli("status")
+    assert answer.code == 1
+    assert "no files  session session-1, one: files not captured: git is not" in answer.out
+    assert answer.out.endswith("failing  1 session saved without files\n")
+    status = cli("status", "--json").json["status"]
+    assert status["ok"] is False
+    (found,) = status["without_files"]
+    assert found["checkpoint"] == {"id": saved.id, "name": "one"}
+    assert "files not captured by one: git is not installed" in cli.ok("log")
+    assert "git is not installed" in cli.json("log")["files_problem"]
+
+    (cli.project / ".agents" / "holdfast.toml").write_text("[workspace]\ncapture = false\n")
+    assert "all saved" in cli.ok("status")
+    (cli.project / ".agents" / "holdfast.toml").unlink()
+    session.save_checkpoint("two", state={"n": 1})
+    assert cli.json("status")["status"]["without_files"] == []
+    assert cli.json("log")["files_problem"] is None
+    # Whoever wants no files misses none.
+    session.save_checkpoint("three", state={"n": 1}, workspace=False)
+    assert "all saved" in cli.ok("status")
+
+
+def test_a_session_that_is_completed_misses_no_files(
+    cli: CommandLine, session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as without_git:
+        without_git.setenv("PATH", str(tmp_path / "nothing"))
+        session.save_checkpoint("one", state={"n": 1})
+    session.complete()
+    assert "all saved" in cli.ok("status")
 
 
 @pytest.mark.row("S1-54")

@@ -96,8 +96,46 @@ def test_verify_reads_everything_back(cli: CommandLine) -> None:
         "damaged_checkpoints": 0,
         "damaged_besides": {},
         "damaged": [],
+        "notes": [],
     }
     assert "2 checkpoints read back" in cli.ok("verify")
+
+
+def test_verify_without_git_tells_what_it_found_and_that_files_are_missing(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    saved = cli.save("one", LARGE)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    answer = cli("verify", "--json")
+    report = answer.json["verify"]
+    assert (answer.code, report["ok"], report["checked"], report["damaged"]) == (9, False, 1, [])
+    assert "files were not looked at: git is not installed" in report["notes"][0]
+    human = cli("verify")
+    assert (human.code, human.out.splitlines()[-1].split()[0]) == (9, "incomplete")
+
+    _damage(cli.project / ".agents" / "sessions.db")
+    for deep in ((), ("--deep",)):
+        answer = cli("verify", "--json", *deep)
+        report = answer.json["verify"]
+        assert (answer.code, len(report["notes"])) == (5, 1)
+        assert saved["id"] in [one["checkpoint_id"] for one in report["damaged"]]
+
+
+def test_gc_without_git_tells_what_it_freed_and_that_files_are_left(
+    cli: CommandLine,
+    manager: SessionManager,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    _steps(manager, 4)
+    cli.ok("prune", "--keep", "1")
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    planned = cli("gc", "--dry-run", "--json").json["gc"]
+    assert planned["chunks"] > 0
+    answer = cli("gc")
+    assert answer.code == 9
+    assert answer.out.startswith(f"freed {planned['chunks']} chunk")
+    assert "note: files were left alone: git is not installed" in answer.out
 
 
 def test_verify_names_what_is_damaged_and_exits_with_5(cli: CommandLine) -> None:
@@ -290,6 +328,7 @@ def test_deep_verification_finds_what_was_altered_and_resuming_tells(cli: Comman
         "quarantined": [],
         "released": [],
         "damaged": [],
+        "notes": [],
     }
     assert "every digest is right, 1 chain whole" in cli.ok("verify", "--deep")
     database = sqlite3.connect(cli.project / ".agents" / "sessions.db")

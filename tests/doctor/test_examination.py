@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from holdfast import SessionManager
 from holdfast.config import load_config
 from holdfast.crypto.files import new_key_file
 from holdfast.doctor import Finding, examine
+from holdfast.errors import SnapshotNotFound
 from holdfast.state.plain import COMPILED
 from holdfast.stores.sqlite import SqliteStore
 from tests.doctor.test_salvage import fill, pages_of, ruin
@@ -41,6 +43,25 @@ def test_a_sound_project_has_no_bad_finding(project: Path) -> None:
     assert "3 sessions" in found["store"].text
     assert found["structure"].text == "the database file is sound"
     assert f"{'with' if COMPILED else 'without'} its compiled part" in found["versions"].text
+
+
+def test_files_of_checkpoints_that_are_gone_are_counted(tmp_path: Path) -> None:
+    with SessionManager.open(project_dir=tmp_path) as manager:
+        session = manager.create_session("x")
+        for number in range(2):
+            (tmp_path / "a").write_text(f"{number}")
+            session.save_checkpoint(f"n{number}", state={})
+        assert manager.count_absent() == 0
+        assert "snapshots" not in look(tmp_path)
+        shutil.rmtree(manager.workspace.store_dir)
+        found = look(tmp_path)["snapshots"]
+        assert (found.level, found.text.startswith("2 of the snapshots")) == ("bad", True)
+        # A store that is made anew has none of them either.
+        (tmp_path / "a").write_text("later")
+        session.save_checkpoint("later", state={})
+        assert look(tmp_path)["snapshots"].text.startswith("2 of the snapshots")
+        with pytest.raises(SnapshotNotFound, match="or the private store was removed"):
+            session.rollback("n0")
 
 
 def test_a_directory_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:

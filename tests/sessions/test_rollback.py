@@ -407,6 +407,23 @@ def test_without_git_the_state_is_saved_and_the_reason_told(
     assert session.state == {"n": 1}
 
 
+def test_files_that_cannot_be_captured_any_more_are_worth_one_save(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    session.save_checkpoint("with files", state={"n": 1})
+    assert session.look_at_files()[0] is False
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert session.look_at_files()[0] is True
+    with session.autosave(lambda: {"n": 1}, interval=None):
+        pass
+    latest = session.latest_checkpoint()
+    assert "git is not installed" in (latest.files_problem or "")
+    assert session.look_at_files()[0] is False
+    with session.autosave(lambda: {"n": 1}, interval=None):
+        pass
+    assert session.latest_checkpoint().id == latest.id
+
+
 def test_another_machine_gets_the_files_through_the_database(
     postgres_url: str, project: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.autosave.fallback import FallbackLog
-from holdfast.config import Config, without_password
+from holdfast.config import AGENTS_DIR, Config, without_password
 from holdfast.doctor.finding import Finding, Level
 from holdfast.doctor.locks import look_at_snapshot_locks, look_at_waits, look_at_write_lock
 from holdfast.doctor.places import (
@@ -36,6 +36,7 @@ from holdfast.sessions import SessionManager
 from holdfast.sessions.unfinished import is_abandoned
 from holdfast.stores import Store
 from holdfast.stores.readable import read_sessions
+from holdfast.workspace.base import STORE
 
 # A race in resetting the log could damage a database, from when there were logs until it was mended, in two
 # older lines too.
@@ -46,6 +47,7 @@ _MENDED_LINES: Final = ((3, 44, 6), (3, 50, 7))
 _OLDEST_GIT: Final = (2, 36)
 # So many of what may be many are named.
 _SHOWN: Final = 5
+_PRIVATE: Final = f"{AGENTS_DIR}/{STORE}"
 _SALVAGE: Final = "save what still verifies into a new file: holdfast doctor --salvage NEW"
 _SERVER: Final = "see that the server runs and that the store named above is the right one"
 _EXTRAS: Final = {
@@ -180,6 +182,7 @@ def _store(manager: SessionManager) -> Iterator[Finding]:
     try:
         usage = manager.file_usage()
         unheld = manager.count_unheld()
+        absent = manager.count_absent()
     except HoldfastError as error:
         yield Finding("files", "warning", str(error))
     else:
@@ -190,6 +193,14 @@ def _store(manager: SessionManager) -> Iterator[Finding]:
                 f"{unheld:,} of the snapshots that checkpoints name have lost their reference: git may "
                 "free them",
                 "holdfast gc, which writes the references anew",
+            )
+        if absent:
+            yield Finding(
+                "snapshots",
+                "bad",
+                f"{absent:,} of the snapshots that checkpoints name are not in {_PRIVATE}: their states are "
+                "whole, their files cannot be put back",
+                f"bring {_PRIVATE} back from a copy, if it was removed; holdfast verify names the checkpoints",
             )
         level: Level = "warning" if usage.bytes > 0.9 * usage.quota_bytes else "ok"
         yield Finding(

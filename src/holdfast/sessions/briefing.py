@@ -31,6 +31,7 @@ from holdfast.preflight import (
     compare_files,
     compare_heads,
     compare_uncommitted,
+    describe_skipped,
     memory_reasons,
     missing_files,
     open_file_reasons,
@@ -163,7 +164,10 @@ class _Look:
             self.unchecked["files"] = "not asked for"
         else:
             try:
-                yield from compare_files(_changes(self.around.files, commit))
+                changes, skipped = _compare(self.around.files, commit)
+                if skipped is not None:
+                    self.unchecked["skipped_files"] = skipped
+                yield from compare_files(changes)
             except SnapshotNotFound as error:
                 yield Reason("snapshot_missing", str(error), subject=commit)
             except IntegrityError as error:
@@ -333,8 +337,8 @@ def _ancestors(store: Store, record: SessionRecord) -> Iterator[Ancestor]:
         record = found
 
 
-def _changes(files: ProjectFiles, commit: str) -> list[Change]:
-    """Return what differs between a snapshot and the project as it is."""
+def _compare(files: ProjectFiles, commit: str) -> tuple[list[Change], str | None]:
+    """Return what differs between a snapshot and the project as it is, and what nobody can tell of."""
     workspace = files.workspace
     if commit not in workspace.snapshots():
         files.fetch(commit)
@@ -342,7 +346,9 @@ def _changes(files: ProjectFiles, commit: str) -> list[Change]:
     if problems:
         raise SnapshotCorrupt(f"the stored files are damaged: {problems[0].problem}")
     with workspace.saving():
-        return workspace.diff(commit, workspace.snapshot().commit)
+        now = workspace.snapshot()
+        skipped = describe_skipped(workspace.skipped(commit), now.skipped)
+        return workspace.diff(commit, now.commit), skipped
 
 
 def _dicts(state: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import CheckpointNotFound, InvalidState, StateCorrupt
+from holdfast.errors import CheckpointNotFound, IntegrityError, InvalidState, StateCorrupt
 from holdfast.model import CheckpointRecord, Payload
 from holdfast.sessions.tasks import all_tasks, progress_of
 from holdfast.state import DecodedState, outline_state
@@ -139,6 +140,19 @@ class Checkpoint(_Columns):
     def files(self) -> Mapping[str, Any]:
         """What is known of the capture: paths ``skipped`` with reasons, or the ``problem`` with it."""
         found: Mapping[str, Any] = self.content.read().context.get("workspace", {})
+        return found
+
+    @property
+    def files_problem(self) -> str | None:
+        """Why files were wanted and could not be captured, None where that is not so.
+
+        For lists: it reads no more of the state than it must, and what is damaged or gone meanwhile is
+        left for those to tell who load it.
+        """
+        found: str | None = None
+        if self.record.workspace_commit is None:
+            with suppress(IntegrityError, CheckpointNotFound):
+                found = self.content.outline().context.get("workspace", {}).get("problem")
         return found
 
     @property

@@ -69,7 +69,7 @@ def _make_anew(store: Store, aside: Path, wanted: Mapping[str, list[str]]) -> No
         private.prepare(sha256=len(commit) == 64)
         for pack in store.read_packs(commit, have=there):
             # Git hashes every object on the way in.
-            import_pack(private, pack.data, largest=Limits().max_file_bytes)
+            import_pack(private, pack.commit, pack.data, largest=Limits().max_file_bytes)
             there.add(pack.commit)
         data = export_pack(private, commit, needs)
         store.put_pack(commit, needs=needs, data=data, replace=True)

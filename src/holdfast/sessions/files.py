@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -30,6 +30,7 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord, PackReport
+from holdfast.sessions.packs import find_damaged_packs, unpack_all
 from holdfast.stores.base import Store
 from holdfast.workspace.base import (
     MB,
@@ -291,11 +292,15 @@ class ProjectFiles:
             before = commit
 
     def differ_from(self, commit: str | None) -> bool:
-        """Tell whether the files are others than a snapshot holds; not if they cannot be captured."""
+        """Tell whether the files are others than a snapshot holds.
+
+        Where they cannot be captured nobody knows. That is worth one save, which says so: the next has no
+        snapshot to be compared with.
+        """
         try:
             snapshot = self.workspace.snapshot()
         except _Stays:
-            return False
+            return commit is not None
         # The next save finds these unchanged, but it is the one that names who wrote them.
         self._seen_changed.update(snapshot.touched)
         return snapshot.commit != commit
@@ -322,10 +327,13 @@ class ProjectFiles:
         packs = self._store.sweep_packs(dry_run=dry_run) if release else PackReport(0, 0)
         return snapshots, packs
 
-    def problems(self, records: Iterable[CheckpointRecord] | None = None) -> dict[str, str]:
+    def problems(
+        self, records: Iterable[CheckpointRecord] | None = None, *, deep: bool = False
+    ) -> dict[str, str]:
         """Return what is wrong with the files of which checkpoint, each object hashed anew.
 
-        Those that are still with the server only are not looked at.
+        Of those that are still with the server only, the packs are read and their digests compared;
+        with ``deep`` they are unpacked too, and each object is hashed.
         """
         if records is None:
             records = all_records(self._store)
@@ -335,11 +343,25 @@ class ProjectFiles:
                 named.setdefault(record.workspace_commit, []).append(record.id)
         held = {commit for commit in named if self.workspace.has(commit)}
         wrong = {one.commit: one.problem for one in self.workspace.verify(named.keys() & held)}
-        if not self._share:
+        if self._share:
+            wrong |= self._problems_with_packs(named.keys() - held, deep=deep)
+        else:
             wrong |= dict.fromkeys(named.keys() - held, "its files are not in the private store")
         return {
             checkpoint: problem for commit, problem in wrong.items() for checkpoint in named[commit]
         }
+
+    def _problems_with_packs(self, commits: Set[str], *, deep: bool) -> dict[str, str]:
+        """Return which of the snapshots cannot be had from the server, and why."""
+        wrong = find_damaged_packs(self._store, commits, have=self.workspace.snapshots())
+        if deep:
+            largest = self.workspace.limits.max_file_bytes
+            wrong |= unpack_all(self._store, commits - wrong.keys(), largest=largest)
+        if wrong:
+            # What was removed while this was read is not damaged.
+            named = self._store.workspace_commits()
+            wrong = {commit: problem for commit, problem in wrong.items() if commit in named}
+        return wrong
 
     def unheld(self) -> set[str]:
         """Return snapshots that checkpoints name, that are whole, and that git is free to remove.
@@ -349,6 +371,15 @@ class ProjectFiles:
         if self._share:
             return set()
         return self.workspace.unheld(self._store.workspace_commits())
+
+    def absent(self) -> set[str]:
+        """Return snapshots that checkpoints name and that are not here, where they should be.
+
+        A store that several machines share names what others captured, too.
+        """
+        if self._store.shared:
+            return set()
+        return self.workspace.absent(self._store.workspace_commits())
 
     def unheld_checkpoints(self) -> list[str]:
         """Return the checkpoints whose snapshot nothing holds."""
@@ -383,7 +414,8 @@ class ProjectFiles:
         if not self._share:
             raise SnapshotNotFound(
                 f"the files of this checkpoint ({commit[:12]}) are not in this project's private "
-                "store, and this database does not hold them: they were captured elsewhere"
+                "store, and this database does not hold them: they were captured elsewhere, or the "
+                "private store was removed"
             )
         have = self.workspace.snapshots()
         packs = self._store.read_packs(commit, have=have)

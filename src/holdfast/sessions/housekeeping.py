@@ -82,6 +82,13 @@ class KeptStore(ABC):
         """Count the snapshots that checkpoints name and that git is free to remove; `gc` mends that."""
         return 0 if self._around.files is None else len(self._around.files.unheld())
 
+    def count_absent(self) -> int:
+        """Count the snapshots that checkpoints name and that the project's private store does not have.
+
+        None where the store is a server, which names those of other machines too.
+        """
+        return 0 if self._around.files is None else len(self._around.files.absent())
+
     def storage(self) -> StorageReport:
         """Return what all of it takes: states, file snapshots, packs for other machines."""
         return upkeep.measure(self._store, self._around.files)

@@ -163,7 +163,8 @@ class ReadingSession(HeldSession):
         """Tell whether the project's files are others than the latest checkpoint holds.
 
         Also return the paths that were found changed since this session's last save here, whoever
-        changed them. False and none where files are not captured at all.
+        changed them. False and none where files are not captured at all; where they cannot be any more, that
+        counts as a difference from a checkpoint that has them.
         """
         files = self._around.files
         if files is None:

@@ -1,7 +1,8 @@
 """How the sessions of a project are: when each was last saved, which saves failed, what is damaged.
 
 A failed save is settled by a later checkpoint of the session, by hand or by itself, and by the session's
-completion. Checkpoints are counted, not timed: no clock decides what is later.
+completion. Checkpoints are counted, not timed: no clock decides what is later. A checkpoint that lacks the files
+it should have is half a save: settled by one that has them, by completion, or by asking for no files.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from holdfast.errors import HoldfastError, IntegrityError, StoreError
 from holdfast.ids import thread_agent_id
 from holdfast.leases import AGENT_SESSION
 from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, SessionQuery, SessionRecord
+from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.manager import SessionManager
 from holdfast.stores.base import first
 from holdfast.stores.readable import read_sessions
@@ -77,6 +79,15 @@ class FailedSave:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutFiles:
+    """A session whose latest checkpoint should have files, and why it has none."""
+
+    session_id: str
+    checkpoint: CheckpointRecord
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusReport:
     """What `read_status` found. ``problem`` is why the database could not be opened or read.
 
@@ -91,11 +102,14 @@ class StatusReport:
     problem: HoldfastError | None = None
     quarantines: tuple[Quarantine, ...] = ()
     unreadable: Mapping[str, IntegrityError] = field(default_factory=dict)
+    without_files: tuple[WithoutFiles, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether the database can be read and every failure has been settled."""
-        return self.problem is None and all(one.resolved for one in self.failures)
+        """Whether all can be read, every failure has been settled, and no files are missing."""
+        settled = all(one.resolved for one in self.failures)
+        readable = self.problem is None and not self.unreadable
+        return readable and settled and not self.without_files
 
 
 def read_status(
@@ -104,7 +118,7 @@ def read_status(
     project_dir: str | Path | None = None,
     limit: int | None = None,
 ) -> StatusReport:
-    """Look at a project: its ``limit`` newest sessions; failed saves and quarantine of all of them.
+    """Look at a project: its ``limit`` newest sessions; failed saves, files and quarantine of all of them.
 
     Changes nothing. A database that cannot be opened, or read, is part of the answer.
     """
@@ -118,8 +132,10 @@ def read_status(
             records, unreadable = read_sessions(manager.store, SessionQuery())
             known = _Known(manager, records)
             failures = [_from_file(entry, resolved=known.settles_entry(entry)) for entry in noted]
-            for record in records:
-                row = None if record.status == "completed" else known.last_failure(record.id)
+            # Whether one that cannot be read is completed nobody knows.
+            unfinished = [one.id for one in records if one.status != "completed"]
+            for session_id in (*unfinished, *unreadable):
+                row = known.last_failure(session_id)
                 if row is not None:
                     failures.append(_from_row(row, resolved=known.settles_row(row)))
             shown = [known.health(record) for record in records[:limit]]
@@ -131,6 +147,7 @@ def read_status(
                 failures,
                 quarantines=known.quarantines(),
                 unreadable=unreadable,
+                without_files=known.without_files(),
             )
     except (StoreError, IntegrityError) as error:
         failures = [_from_file(entry, resolved=False) for entry in noted]
@@ -142,6 +159,7 @@ class _Known:
 
     def __init__(self, manager: SessionManager, records: list[SessionRecord]) -> None:
         self._store = manager.store
+        self._wants_files = manager._around.files is not None
         self._records = {record.id: record for record in records}
         self._quarantined: dict[tuple[str, str], list[CheckpointRecord]] = {}
         for one in manager.list_quarantined():
@@ -163,6 +181,22 @@ class _Known:
             self._last_error(record.id),
             sum(len(bad) for (id_, _), bad in self._quarantined.items() if id_ == record.id),
         )
+
+    def without_files(self) -> tuple[WithoutFiles, ...]:
+        """Return the unfinished sessions whose latest checkpoint could not have the files it should."""
+        if not self._wants_files:
+            return ()
+        found = (self._without_files(id_) for id_ in self._records)
+        return tuple(one for one in found if one is not None)
+
+    def _without_files(self, session_id: str) -> WithoutFiles | None:
+        if self._records[session_id].status == "completed" or self._is_thread(session_id):
+            return None
+        latest = self.latest(session_id)
+        if latest is None:
+            return None
+        problem = Checkpoint.of(latest, self._store).files_problem
+        return None if problem is None else WithoutFiles(session_id, latest, problem)
 
     def quarantines(self) -> tuple[Quarantine, ...]:
         return tuple(self._quarantine(place, bad) for place, bad in self._quarantined.items())

@@ -17,7 +17,6 @@ from holdfast.errors import (
     SnapshotCorrupt,
     WorkspaceError,
     WorkspaceRefused,
-    WorkspaceUnavailable,
 )
 from holdfast.model import (
     CheckpointQuery,
@@ -34,6 +33,8 @@ from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_
 from holdfast.workspace.base import Usage
 
 _ROWS_AT_ONCE: Final = 200
+# What keeps files from being looked at: no git, another who works on them, no project.
+_NOT_SEEN: Final = (WorkspaceError, WorkspaceRefused)
 _UNHELD: Final = (
     "the reference to its files in .agents/workspace.git is missing or unreadable; holdfast gc writes it "
     "anew"
@@ -60,7 +61,7 @@ def measure(store: Store, files: ProjectFiles | None) -> StorageReport:
         return report
     try:
         return replace(report, files=files.workspace.usage())
-    except (WorkspaceUnavailable, WorkspaceRefused) as error:
+    except _NOT_SEEN as error:
         return replace(report, notes=(f"files were not measured: {error}",))
 
 
@@ -74,8 +75,12 @@ def collect(store: Store, files: ProjectFiles | None, *, dry_run: bool) -> GcRep
         report = store.gc(dry_run=dry_run)
     if files is None:
         return report
-    # A row that is not as it was may name another snapshot than it did.
-    snapshots, packs = files.sweep(dry_run=dry_run, release=not report.in_quarantine)
+    try:
+        # A row that is not as it was may name another snapshot than it did.
+        snapshots, packs = files.sweep(dry_run=dry_run, release=not report.in_quarantine)
+    except WorkspaceError as error:
+        # What was freed until here is freed, and has to be told.
+        return replace(report, notes=(f"files were left alone: {error}",))
     return replace(
         report,
         snapshots=snapshots.snapshots,
@@ -141,10 +146,15 @@ def verify(
     report = verify_store(store, deep=deep, progress=progress)
     if files is None:
         return report
-    unheld = [
-        Damage(checkpoint, SNAPSHOT_UNHELD, _UNHELD) for checkpoint in files.unheld_checkpoints()
-    ]
-    damaged = damaged_files(files)
+    try:
+        unheld = [
+            Damage(checkpoint, SNAPSHOT_UNHELD, _UNHELD)
+            for checkpoint in files.unheld_checkpoints()
+        ]
+        damaged = damaged_files(files, deep=deep)
+    except _NOT_SEEN as error:
+        # Nobody may take what was found so far for all there is, nor lose it.
+        return replace(report, notes=(f"files were not looked at: {error}",))
     if deep and damaged:
         # Who may not write, or has no room for it, is told all the same.
         with suppress(WorkspaceError, OSError):
@@ -153,10 +163,10 @@ def verify(
 
 
 def damaged_files(
-    files: ProjectFiles, records: Iterable[CheckpointRecord] | None = None
+    files: ProjectFiles, records: Iterable[CheckpointRecord] | None = None, *, deep: bool = False
 ) -> list[Damage]:
     """Return the checkpoints, of those or of all, whose files are damaged."""
     return [
         Damage(checkpoint, SnapshotCorrupt.code, why)
-        for checkpoint, why in files.problems(records).items()
+        for checkpoint, why in files.problems(records, deep=deep).items()
     ]

@@ -276,7 +276,7 @@ class Workspace:
             self._store.prepare(sha256=len(commit) == 64)
             new = [] if self.has(commit) else [commit]
             for data in packs:
-                import_pack(self._store, data, largest=self.limits.max_file_bytes)
+                import_pack(self._store, commit, data, largest=self.limits.max_file_bytes)
             check_lists(self._store, [commit])
             note_arrivals(self._store, new)
             self._hold([commit])
@@ -405,6 +405,10 @@ class Workspace:
                     self._store.repack()
             freed = 0 if dry_run else max(0, before - self._store.size())
             return Sweep(len(orphans), freed, dry_run)
+
+    def absent(self, commits: Collection[str]) -> set[str]:
+        """Return those of the snapshots that the private store does not have."""
+        return set(commits) - (self._store.present(commits) if self._is_there() else set())
 
     def unheld(self, commits: Collection[str]) -> set[str]:
         """Return snapshots that the private store has and no reference holds: git would free them."""

@@ -42,6 +42,15 @@ def has_name(name: str, kind: str, data: bytes) -> bool:
     return object_name(kind, (data,), len(data), digits=len(name)) == name
 
 
+def ends_with_digest(data: bytes, *, digits: int) -> bool:
+    """Whether the last bytes are a digest of those before, as in a pack whose objects have such names."""
+    digest = _digest(digits)
+    content = memoryview(data)
+    end = max(0, len(data) - digest.digest_size)
+    digest.update(content[:end])
+    return digest.digest() == content[end:]
+
+
 def is_whole(path: Path, name: str) -> bool:
     """Whether the file of an object has the bytes that its name says; one that cannot be read may have."""
     digest = _digest(len(name))

@@ -14,6 +14,7 @@ from typing import IO, Final, cast
 from holdfast.errors import SnapshotCorrupt, WorkspaceFull, WorkspaceRefused, WorkspaceUnavailable
 from holdfast.workspace.base import MB
 from holdfast.workspace.list_sizes import Stored, refuse_endless_lists
+from holdfast.workspace.objects import ends_with_digest
 from holdfast.workspace.paths import lines
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Deadline, Git, finish, understood
@@ -31,10 +32,21 @@ def export_pack(store: PrivateStore, commit: str, without: Sequence[str] = ()) -
     return store.git.run("pack-objects", "--revs", "--thin", "--stdout", "-q", stdin=wanted)
 
 
-def import_pack(store: PrivateStore, data: bytes, *, largest: int) -> None:
-    """Add a pack's objects; git hashes every one of them on the way in."""
-    arguments = ("index-pack", "--stdin", "--fix-thin", "--threads=1")
-    store.git.run(*arguments, stdin=data, variables=_bounded(largest))
+def import_pack(store: PrivateStore, commit: str, data: bytes, *, largest: int) -> None:
+    """Add the objects of a pack that a snapshot is made of; git hashes each. Raises `SnapshotCorrupt`."""
+    try:
+        _index(store.git, (data,), largest, "--fix-thin")
+    except SnapshotCorrupt as error:
+        raise SnapshotCorrupt(f"a pack of snapshot {commit[:12]} is damaged: {error}") from error
+
+
+def check_digest(commit: str, data: bytes) -> None:
+    """Raise `SnapshotCorrupt` for a pack that does not end with the digest of its content, as git's do.
+
+    Needs no git. That the objects in it are those of the snapshot only `import_pack` finds out.
+    """
+    if not ends_with_digest(data, digits=len(commit)):
+        raise SnapshotCorrupt(f"the pack of snapshot {commit[:12]} is damaged: its digest is wrong")
 
 
 def check_lists(store: PrivateStore, commits: Sequence[str]) -> None:
@@ -108,9 +120,9 @@ def _bounded(largest: int) -> dict[str, str]:
     return {"GIT_ALLOC_LIMIT": str(max(largest, _ROOM))}
 
 
-def _index(git: Git, pack: Iterable[bytes], largest: int) -> None:
+def _index(git: Git, pack: Iterable[bytes], largest: int, *options: str) -> None:
     """Let git read a pack and hash all that is in it."""
-    arguments = ("index-pack", "--stdin", "--threads=1")
+    arguments = ("index-pack", "--stdin", "--threads=1", *options)
     process = git.start(*arguments, variables=_bounded(largest))
     into = cast("IO[bytes]", process.stdin)
     try:

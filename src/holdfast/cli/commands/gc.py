@@ -7,19 +7,24 @@ from dataclasses import asdict
 import click
 
 from holdfast.cli.options import Common, common_options
-from holdfast.cli.output import answer, plural, print_line, size
+from holdfast.cli.output import answer, one_line, plural, print_line, size
 from holdfast.cli.progress import spinner
+from holdfast.errors import WorkspaceError
+from holdfast.model import GcReport
 
 
 @click.command("gc", short_help="Free the space of content that nothing refers to.")
 @click.option("--dry-run", is_flag=True, help="Only count; remove nothing.")
 @common_options
-def command(common: Common, dry_run: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, common: Common, dry_run: bool) -> None:
     """Free the space of content that nothing refers to.
 
     Removed checkpoints leave their content and their snapshots of files behind until this runs. Safe
     beside running saves. Where references to snapshots are lost that checkpoints need, it writes them
     anew and frees no files this time. Nothing is freed as long as a checkpoint is in quarantine.
+
+    The exit code is 9 when the files could not be looked at, as without git: states are freed all the same.
 
     \b
     Examples:
@@ -30,7 +35,14 @@ def command(common: Common, dry_run: bool) -> None:
         report = manager.gc(dry_run=dry_run)
     if common.json:
         answer({"gc": asdict(report)})
-        return
+    else:
+        _show(report)
+    if report.notes:
+        ctx.exit(WorkspaceError.exit_code)
+
+
+def _show(report: GcReport) -> None:
+    dry_run = report.dry_run
     verb = "would free" if dry_run else "freed"
     print_line(f"{verb} {plural(report.chunks, 'chunk')} ({size(report.bytes)})")
     if report.in_quarantine:
@@ -53,3 +65,5 @@ def command(common: Common, dry_run: bool) -> None:
     if report.writes:
         verb = "would remove" if dry_run else "removed"
         print_line(f"{verb} {plural(report.writes, 'pending write')} without a checkpoint")
+    for note in report.notes:
+        print_line((f"note: {one_line(note)}", "yellow"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from holdfast.cli.graph import is_straight, lanes
@@ -41,7 +43,7 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
 
     SESSION is an id or its beginning; the most recently created session by default. A * behind the
     branch says that files were uncommitted at the time. FILES is how many files differ from the checkpoint
-    before it. NOTE says what is in quarantine: it failed verification, and is neither loaded nor resumed
+    before it; below the list stands why the newest has none, if they could not be captured. NOTE says what is in quarantine: it failed verification, and is neither loaded nor resumed
     from until `holdfast verify --deep` finds it whole again. Where work went back and took another way, or another session was forked off, lines beside
     the list show which checkpoint each builds on.
 
@@ -58,6 +60,7 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
         found = listed[:limit]
         forks = _forks(manager, found)
         quarantined = {one.id for one in manager.list_quarantined(chosen.id)}
+        problem = found[0].files_problem if found else None
     if common.json:
         rows = [
             {
@@ -69,7 +72,7 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
             }
             for one in found
         ]
-        answer({"checkpoints": rows})
+        answer({"checkpoints": rows, "files_problem": problem})
         return
     if on_terminal():
         about = f"  {chosen.agent_type}, {chosen.status}"
@@ -84,7 +87,15 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
     drawn = lanes((one.id, one.parent_id) for one in found)
     if not on_terminal() or is_straight(drawn):
         print_table(_LAYOUT, cells)
-        return
+    else:
+        _print_beside(cells, drawn)
+    if problem is not None:
+        print_line((one_line(f"files not captured by {found[0].name}: {problem}"), "bold red"))
+
+
+def _print_beside(
+    cells: Sequence[tuple[str, ...]], drawn: Sequence[tuple[str, str | None]]
+) -> None:
     beside: list[tuple[str, ...]] = []
     for row, (here, below) in zip(cells, drawn, strict=True):
         beside.append((here, *row))

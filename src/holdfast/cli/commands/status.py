@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -23,12 +23,14 @@ from holdfast.cli.output import (
     unreadable_document,
     when,
 )
+from holdfast.errors import IntegrityError
 from holdfast.model import CheckpointRecord
 from holdfast.sessions.status import (
     FailedSave,
     Quarantine,
     SessionHealth,
     StatusReport,
+    WithoutFiles,
     read_status,
 )
 
@@ -62,7 +64,7 @@ def command(ctx: click.Context, common: Common, limit: int) -> None:
     latest one is in quarantine. `holdfast verify --deep` looks again, and releases what is whole.
 
     The exit code is 1 as long as a session has not been saved, nor completed, since a save of it
-    failed.
+    failed, or since one could not have the project's files. It is 5 when the row of a session cannot be read.
 
     \b
     Examples:
@@ -76,7 +78,7 @@ def command(ctx: click.Context, common: Common, limit: int) -> None:
     if report.problem is not None:
         raise report.problem
     if not report.ok:
-        ctx.exit(UNRESOLVED)
+        ctx.exit(IntegrityError.exit_code if report.unreadable else UNRESOLVED)
 
 
 def _show(report: StatusReport, common: Common) -> None:
@@ -88,11 +90,12 @@ def _show(report: StatusReport, common: Common) -> None:
     for one in report.failures:
         _print_failure(one)
     _print_quarantines(report.quarantines)
-    failing = sum(not one.resolved for one in report.failures)
+    for without in report.without_files:
+        _print_without_files(without)
     if report.ok:
-        print_line(("ok", "bold green"), f"  {plural(len(report.sessions), 'session')}, all saved")
+        print_line(("ok", "bold green"), f"  {_saved(report)}")
     else:
-        print_line(("failing", "bold red"), f"  {plural(failing, 'failed save')} not made up for")
+        print_line(("failing", "bold red"), f"  {', '.join(_wrong(report))}")
     if any(one.source == "file" for one in report.failures):
         print_line((f"from {one_line(path_text(report.fallback_log))}; remove it when done", "dim"))
 
@@ -108,6 +111,30 @@ def _print_failure(one: FailedSave) -> None:
     mark = ("resolved  ", "dim") if one.resolved else ("failed    ", "bold red")
     whose = f"session {one.session_id}, {one.at}: " if one.session_id is not None else ""
     print_line(mark, one_line(f"{whose}{one.message}"))
+
+
+def _print_without_files(one: WithoutFiles) -> None:
+    said = f"session {one.session_id}, {one.checkpoint.name}: files not captured: {one.problem}"
+    print_line(("no files  ", "bold red"), one_line(said))
+
+
+def _saved(report: StatusReport) -> str:
+    """Say how many of the sessions shown have a checkpoint."""
+    sessions = plural(len(report.sessions), "session")
+    saved = sum(one.latest is not None for one in report.sessions)
+    if saved == len(report.sessions):
+        return f"{sessions}, all saved"
+    return f"{sessions}, {saved} saved, {len(report.sessions) - saved} never"
+
+
+def _wrong(report: StatusReport) -> Iterator[str]:
+    """Say in a few words what is not as it should be."""
+    if failing := sum(not one.resolved for one in report.failures):
+        yield f"{plural(failing, 'failed save')} not made up for"
+    if report.without_files:
+        yield f"{plural(len(report.without_files), 'session')} saved without files"
+    if report.unreadable:
+        yield f"{plural(len(report.unreadable), 'session')} unreadable"
 
 
 def _print_quarantines(quarantines: Sequence[Quarantine]) -> None:
@@ -149,6 +176,14 @@ def _document(report: StatusReport) -> dict[str, Any]:
         "errors": [asdict(one) for one in report.failures],
         "quarantine": [_quarantine(one) for one in report.quarantines],
         "unreadable": unreadable_document(report.unreadable),
+        "without_files": [
+            {
+                "session_id": one.session_id,
+                "checkpoint": _named(one.checkpoint),
+                "problem": one.problem,
+            }
+            for one in report.without_files
+        ],
         "fallback_log": path_text(report.fallback_log),
     }
 

@@ -11,7 +11,7 @@ import click
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line
 from holdfast.cli.progress import progress_bar
-from holdfast.errors import IntegrityError
+from holdfast.errors import IntegrityError, WorkspaceError
 
 
 @click.command("verify", short_help="Read everything back and check every digest.")
@@ -21,8 +21,9 @@ from holdfast.errors import IntegrityError
 def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
     """Read everything back and check every digest.
 
-    States, files and results of effects. Changes nothing. The exit code is 5 when anything is damaged, and
-    6 when the database cannot be opened or read.
+    States, files and results of effects. Changes nothing. The exit code is 5 when anything is damaged,
+    6 when the database cannot be opened or read, and 9 when nothing else is wrong and the files could not be
+    looked at, as without git.
 
     --deep also re-derives every link of every session's hash chain, so that whatever was altered, taken
     out or put in shows, hashes every chunk, reads pending writes, and lets the database look at its own
@@ -55,7 +56,7 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
                 "quarantined": list(report.quarantined),
                 "released": list(report.released),
             }
-        answer({"verify": {**found, "damaged": damaged}})
+        answer({"verify": {**found, "damaged": damaged, "notes": list(report.notes)}})
     else:
         for one in report.damaged:
             print_line(("damaged ", "bold red"), f"{one_line(one.what)}: {one_line(one.reason)}")
@@ -64,16 +65,19 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
                 print_line((f"{word} ", "bold"), one_line(id_))
         effects = f" and {plural(report.effects, 'effect')}" if report.effects else ""
         checked = f"{plural(report.checked, 'checkpoint')}{effects} read back"
-        if report.ok:
+        for note in report.notes:
+            print_line((f"note: {one_line(note)}", "yellow"))
+        if not report.damaged:
+            mark = ("ok", "bold green") if report.ok else ("incomplete", "bold yellow")
             chains = f", {plural(report.sessions, 'chain')} whole" if deep else ""
-            print_line(("ok", "bold green"), f"  {checked}, every digest is right{chains}")
+            print_line(mark, f"  {checked}, every digest is right{chains}")
         else:
             print_line(
                 ("damaged", "bold red"),
                 f"  {checked}; {_counted(report.damaged_checkpoints, report.damaged_besides)}",
             )
     if not report.ok:
-        ctx.exit(IntegrityError.exit_code)
+        ctx.exit((IntegrityError if report.damaged else WorkspaceError).exit_code)
 
 
 def _counted(checkpoints: int, besides: Mapping[str, int]) -> str:
