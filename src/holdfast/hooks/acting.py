@@ -99,7 +99,7 @@ class _Acting:
             if key in self.before
         }
         self.fresh = False
-        self.touched: frozenset[str] | None = None
+        self.commit: str | None = None
 
     def run(self) -> str | None:
         """Act by what happened."""
@@ -193,7 +193,7 @@ class _Acting:
 
     def save_changes(self, session: Session, description: str, use: Use | None = None) -> None:
         """Save an automatic checkpoint, unless every file is as the last one has it."""
-        differ, self.touched = session.look_at_files()
+        differ, self.commit = session.look_at_files()
         if differ:
             self.save(session, "automatic", description, use=use)
         elif use is not None and use.does == EDITS:
@@ -210,7 +210,7 @@ class _Acting:
     ) -> None:
         began = time.time_ns()
         saving = Saving(self.manager, session, self.event, self.desk, self.settings, self.keep)
-        saving.touched = self.touched
+        saving.commit = self.commit
         saving.save(retention_class, description, use=use, subagent=subagent)
         if self.event.kind == events.BEFORE_TOOL:
             self.saved_ns = began

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from holdfast.config import surrounding_run
+from holdfast.hooks.authorship import AGENT_SESSION, RUN_SESSION
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import SESSION_START, Event, clean
 from holdfast.leases import AGENT_PROCESS
@@ -17,7 +19,6 @@ from holdfast.sessions import Session, SessionManager
 from holdfast.stores.base import first
 from holdfast.workspace.repository import read_head
 
-AGENT_SESSION: Final = "agent_session"
 TRANSCRIPT: Final = "transcript_path"
 # A subagent that has a session of its own says whose it is.
 PARENT: Final = "parent_session_id"
@@ -124,6 +125,8 @@ def _about(event: Event) -> dict[str, Any]:
     process = ancestor(SHELLS)
     if process is not None:
         about[AGENT_PROCESS] = str(process)
+    if run := clean(surrounding_run(), 100):
+        about[RUN_SESSION] = run
     if transcript := clean(event.text(TRANSCRIPT), _PATH_CHARACTERS):
         about[TRANSCRIPT] = transcript
     if model := clean(event.text("model"), 100):

@@ -292,18 +292,17 @@ class ProjectFiles:
 
     def differ_from(self, commit: str | None) -> bool:
         """Tell whether the files are others than a snapshot holds; not if they cannot be captured."""
+        return self.compared_with(commit)[0]
+
+    def compared_with(self, commit: str | None) -> tuple[bool, str | None]:
+        """Tell whether the files are others than a snapshot holds, and which snapshot holds them now."""
         try:
             snapshot = self.workspace.snapshot()
         except _Stays:
-            return False
+            return False, None
         # The next save finds these unchanged, but it is the one that names who wrote them.
         self._seen_changed.update(snapshot.touched)
-        return snapshot.commit != commit
-
-    @property
-    def seen_changed(self) -> frozenset[str]:
-        """What `differ_from` found changed since the last capture for a save."""
-        return frozenset(self._seen_changed)
+        return snapshot.commit != commit, snapshot.commit
 
     def sweep(
         self, *, dry_run: bool = False, last: bool = True, release: bool = True
