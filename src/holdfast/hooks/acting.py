@@ -23,7 +23,7 @@ from holdfast.hooks.quick import AHEAD, line_of, prompt_of
 from holdfast.hooks.saving import Saving
 from holdfast.hooks.starting import Started, end, open_session, start
 from holdfast.hooks.tools import Use, use_of
-from holdfast.places import stated_store
+from holdfast.places import keep_out_of_git, stated_store
 from holdfast.sessions import Session, SessionManager
 from holdfast.workspace.glance import remember, stamp
 from holdfast.workspace.notes import read_bytes
@@ -73,11 +73,10 @@ def _checked(paths: list[str]) -> dict[str, Any]:
 
 
 def _make_private(config: Config) -> None:
-    """Before the first use: make ``.agents``, and keep it out of the user's git by a file of its own."""
+    """Before anything is written: make ``.agents``, and keep what is ours out of the user's git."""
     home = config.project_dir / AGENTS_DIR
-    if not home.exists():
-        home.mkdir(mode=0o700)
-        (home / ".gitignore").write_text("*\n", encoding="ascii")
+    home.mkdir(mode=0o700, exist_ok=True)
+    keep_out_of_git(str(home))
 
 
 class _Acting:
