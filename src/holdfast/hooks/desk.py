@@ -65,6 +65,10 @@ class Desk:
         links = (self.folder, os.path.dirname(self.folder))
         return os.path.isdir(self.folder) and not any(map(os.path.islink, links))
 
+    def is_known(self) -> bool:
+        """Whether this agent session was ever at work in this project."""
+        return any(os.path.lexists(f"{self._path}{ending}") for ending in (".json", ".lock"))
+
     def prepare(self) -> None:
         """Make the directory, for its owner only. Raises `OSError` where a link leads somewhere else."""
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
