@@ -198,7 +198,7 @@ class AsyncSession(AsyncClosing):
         """See `Session.outline`."""
         return await self._run(self._session.outline)
 
-    async def look_at_files(self) -> tuple[bool, frozenset[str]]:
+    async def look_at_files(self) -> tuple[bool, str | None]:
         """See `Session.look_at_files`."""
         return await self._run(self._session.look_at_files)
 

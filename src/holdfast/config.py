@@ -99,11 +99,13 @@ __all__ = [
     "load_config",
     "project_of_database",
     "read_agent_context",
+    "surrounding_run",
     "without_password",
 ]
 
 SESSION_NUMBER: Final = "HOLDFAST_SESSION_NUMBER"
 TOKEN_USAGE: Final = "HOLDFAST_TOKEN_USAGE"
+RUN_SESSION: Final = "HOLDFAST_SESSION"
 REDACTION_KEY: Final = "HOLDFAST_REDACTION_KEY"
 KEY: Final = "HOLDFAST_KEY"
 KEY_FILE: Final = "HOLDFAST_KEY_FILE"
@@ -366,6 +368,11 @@ def load_config(
 def read_agent_context() -> AgentContext:
     """Read the number of the agent's session and the tokens it used, as they are now."""
     return AgentContext(_count(SESSION_NUMBER), _count(TOKEN_USAGE))
+
+
+def surrounding_run() -> str:
+    """Return the session of the ``holdfast run`` that this process is part of, empty if of none."""
+    return os.environ.get(RUN_SESSION, "")
 
 
 def environment_values() -> list[str]:

@@ -18,6 +18,17 @@ TENANT = "HOLDFAST_TENANT"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _NAME_CHARACTERS = 100
 _said: tuple[str | None, str | None] = (None, None)
+# What Holdfast itself keeps in ``.agents``. Other programs keep things there that people commit.
+_IGNORED = f"""\
+# What Holdfast keeps here for itself; everything else is yours.
+/.gitignore*
+/{DATABASE}*
+/workspace.git*/
+/hooks/
+/briefs/
+/redaction.key*
+/holdfast-errors.log*
+"""
 _MARKS = (f"{AGENTS_DIR}/{DATABASE}", f"{AGENTS_DIR}/{CONFIG_FILE}", ".git")
 
 
@@ -35,6 +46,27 @@ def find_marked(start: str) -> str | None:
         if above == here:
             return None
         here = above
+
+
+def keep_out_of_git(home: str) -> None:
+    """Have git ignore what Holdfast keeps in an ``.agents``, by a file in there; no other directory gets one.
+
+    For whoever is about to put something there: conversations are not to be committed by ``git add``. A
+    ``.gitignore`` that is there is somebody's, and stays as it is. Where nothing can be written there is
+    nothing to keep out either.
+    """
+    path = os.path.join(home, ".gitignore")
+    if os.path.basename(home) != AGENTS_DIR or os.path.lexists(path) or os.path.islink(home):
+        return
+    # Whole or not at all: half of it would be taken for somebody's.
+    aside = f"{path}.{os.getpid()}"
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "wb") as file:
+            file.write(_IGNORED.encode())
+        os.replace(aside, path)
+    except OSError:
+        return
 
 
 def file_name(text: str) -> str:

@@ -29,7 +29,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar
 
 from holdfast import trust
-from holdfast.config import AGENTS_DIR
+from holdfast.config import AGENTS_DIR, RUN_SESSION
 from holdfast.errors import (
     CheckpointBusy,
     CommandNotFound,
@@ -316,7 +316,7 @@ def _watch(
     session.save_checkpoint(
         state=work.state(), retention_class="session", description=f"before {shlex.join(command)}"
     )
-    env = {**os.environ, "HOLDFAST_SESSION": session.id}
+    env = {**os.environ, RUN_SESSION: session.id}
     if brief is not None:
         env["HOLDFAST_BRIEF"] = str(brief)
     with (

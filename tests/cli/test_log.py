@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.cli.output import when
-from holdfast.hooks.saving import HOOK
+from holdfast.hooks.authorship import HOOK
 from tests.cli.conftest import CommandLine
 from tests.workspace.pictures import git
 

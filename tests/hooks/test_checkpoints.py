@@ -331,6 +331,16 @@ def test_where_there_was_nothing_of_ours_git_does_not_see_us(project: Path) -> N
     assert os.stat(project / ".agents").st_mode & 0o777 == 0o700
 
 
+def test_where_agents_is_there_already_git_does_not_see_us_either(project: Path) -> None:
+    # Others keep things there, too; or the first hook was killed just after it had made the directory.
+    (project / ".agents").mkdir()
+    agent = Agent(project)
+    agent.start()
+    agent.edit("app.py", "2\n")
+    agent("Stop")
+    assert git(project, "status", "--porcelain", "-uall") == " M app.py\n"
+
+
 def test_what_was_taken_from_the_journal_survives_a_kill(
     agent: Agent, manager: SessionManager
 ) -> None:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from holdfast import SessionManager
 from holdfast.cli import holdfast
+from holdfast.hooks.transcripts import forms
 from tests.cli.terminal import on_terminal
 from tests.hooks.conftest import Agent, checkpoints, only_session
 
@@ -165,6 +166,56 @@ def test_the_conversation_is_written_down_a_second_time_as_it_was_then(
         assert b"a1b2" not in again
     assert path.read_bytes() == original
     assert len(list(tmp_path.glob("*.jsonl"))) == 5
+
+
+def codex_item(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "response_item", "payload": {"type": kind, **fields}}
+
+
+def claude_entry(role: str, content: Any, **fields: Any) -> dict[str, Any]:
+    return {"type": role, "message": {"role": role, "content": content}, **fields}
+
+
+KILLED_IN_A_CALL: dict[str, tuple[list[dict[str, Any]], int]] = {
+    "claude": (
+        [
+            claude_entry("user", "Go"),
+            claude_entry("assistant", [{"type": "tool_use", "id": "cut short"}]),
+            claude_entry("user", [{"type": "text", "text": "Go on"}]),
+            claude_entry("assistant", [{"type": "tool_use", "id": "two"}]),
+            claude_entry("user", [{"type": "tool_result", "tool_use_id": "two"}]),
+            claude_entry("assistant", [{"type": "tool_use", "id": "open"}]),
+            claude_entry("assistant", [{"type": "tool_use", "id": "beside it"}]),
+            claude_entry("user", [{"type": "tool_result", "tool_use_id": "beside it"}]),
+            claude_entry("user", "what a subagent is told", isSidechain=True),
+            claude_entry("user", "a caveat", isMeta=True),
+        ],
+        5,
+    ),
+    "codex": (
+        [
+            codex_item("message", role="user", content=[]),
+            codex_item("function_call", call_id="cut short"),
+            codex_item("message", role="user", content=[]),
+            codex_item("function_call", call_id="two"),
+            codex_item("function_call_output", call_id="two", output="ok"),
+            codex_item("message", role="assistant", content=[]),
+            codex_item("function_call", call_id="open"),
+            codex_item("message", role="assistant", content=[]),
+        ],
+        6,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", KILLED_IN_A_CALL)
+def test_a_call_that_a_kill_cut_short_long_ago_does_not_end_the_second_conversation(
+    form: str,
+) -> None:
+    said, kept = KILLED_IN_A_CALL[form]
+    lines = [json.dumps(one, separators=(",", ":")).encode() for one in said]
+    _, again = forms(form).fork(lines, "a1b2", "new")
+    assert again == lines[:kept]
 
 
 def test_where_a_conversation_cannot_be_written_nothing_is_changed(

@@ -390,3 +390,52 @@ def test_the_lifecycle_can_be_reported_from_any_script(
         ("session_end", b"5\n"),
     ]
     assert len(manager.list_agents(parent_id=record.agent_id)) == 1
+
+
+def test_a_shell_in_a_repository_below_works_in_the_agents_project(
+    project: Path, agent: Agent, manager: SessionManager
+) -> None:
+    below = project / "vendor" / "lib"
+    below.mkdir(parents=True)
+    git(below, "init", "-q")
+    agent.start()
+    (project / "app.py").write_text("by hand\n")
+    tool = {"tool_name": "Bash", "tool_input": {"command": "rm ../../app.py"}}
+    agent("PreToolUse", cwd=str(below), **tool)
+    (project / "app.py").unlink()
+    agent("PostToolUse", cwd=str(below), **tool)
+    agent("Stop", cwd=str(below))
+
+    _, before, after = checkpoints(manager)
+    assert manager.read_file(before, "app.py") == b"by hand\n"
+    assert (after.metadata or {})["hook"]["files"] == ["app.py"]
+    assert not (below / ".agents").exists()
+
+
+def test_another_agent_in_a_repository_below_works_in_that_one(
+    project: Path, agent: Agent, manager: SessionManager
+) -> None:
+    below = project / "lib"
+    below.mkdir()
+    git(below, "init", "-q")
+    agent.start()
+    Agent(below, "another").start()
+    with SessionManager.open(project_dir=below) as inside:
+        assert only_session(inside).id != only_session(manager).id
+
+
+def test_a_worktree_below_is_a_project_of_its_own(project: Path, agent: Agent) -> None:
+    below = project / "trees" / "one"
+    git(project, "worktree", "add", "-q", str(below))
+    agent.start()
+    agent.start("resume", cwd=str(below))
+    assert (below / ".agents" / "sessions.db").exists()
+
+
+def test_an_agent_without_an_id_is_another_one_in_another_project(project: Path) -> None:
+    below = project / "lib"
+    below.mkdir()
+    git(below, "init", "-q")
+    for place in (project, below):
+        Agent(place, "", kind="my-script")("session.start")
+        assert (place / ".agents" / "sessions.db").exists()

@@ -259,7 +259,7 @@ def test_the_key_is_made_once_and_for_its_owner_only(
         os.umask(before)
     assert len(key) == 32
     assert load_key(folder) == key == find_key(folder)
-    assert [path.name for path in folder.iterdir()] == [FILE_NAME]
+    assert {path.name for path in folder.iterdir()} == {FILE_NAME, ".gitignore"}
     assert stat.S_IMODE((folder / FILE_NAME).stat().st_mode) == 0o600
 
 

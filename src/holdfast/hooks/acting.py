@@ -23,7 +23,7 @@ from holdfast.hooks.quick import AHEAD, line_of, prompt_of
 from holdfast.hooks.saving import SAVED, Saving
 from holdfast.hooks.starting import BEGUN_BY, Started, agent_process, end, open_session, start
 from holdfast.hooks.tools import Use, use_of
-from holdfast.places import stated_store
+from holdfast.places import keep_out_of_git, stated_store
 from holdfast.sessions import Session, SessionManager
 from holdfast.workspace.glance import remember, stamp
 from holdfast.workspace.notes import read_bytes
@@ -73,11 +73,10 @@ def _checked(paths: list[str]) -> dict[str, Any]:
 
 
 def _make_private(config: Config) -> None:
-    """Before the first use: make ``.agents``, and keep it out of the user's git by a file of its own."""
+    """Before anything is written: make ``.agents``, and keep what is ours out of the user's git."""
     home = config.project_dir / AGENTS_DIR
-    if not home.exists():
-        home.mkdir(mode=0o700)
-        (home / ".gitignore").write_text("*\n", encoding="ascii")
+    home.mkdir(mode=0o700, exist_ok=True)
+    keep_out_of_git(str(home))
 
 
 class _Acting:
@@ -99,7 +98,7 @@ class _Acting:
             if key in self.before
         }
         self.begun_by: str | None = None
-        self.touched: frozenset[str] | None = None
+        self.commit: str | None = None
 
     def run(self) -> str | None:
         """Act by what happened."""
@@ -195,7 +194,7 @@ class _Acting:
 
     def save_changes(self, session: Session, description: str, use: Use | None = None) -> None:
         """Save an automatic checkpoint, unless every file is as the last one has it."""
-        differ, self.touched = session.look_at_files()
+        differ, self.commit = session.look_at_files()
         if differ:
             self.save(session, "automatic", description, use=use)
         elif use is not None and use.does == EDITS:
@@ -212,7 +211,7 @@ class _Acting:
     ) -> None:
         began = time.time_ns()
         saving = Saving(self.manager, session, self.event, self.desk, self.settings, self.keep)
-        saving.touched = self.touched
+        saving.commit = self.commit
         saving.save(retention_class, description, use=use, subagent=subagent)
         if self.event.kind == events.BEFORE_TOOL:
             self.saved_ns = began

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from holdfast.hooks.authorship import HOOK
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import clean
-from holdfast.hooks.saving import HOOK
 from holdfast.leases import AGENT_SESSION
 from holdfast.sessions import Session, SessionManager
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 
+from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import MAX_BYTES, SESSION_START, Event, NotAnEvent, read_event
 from holdfast.hooks.quick import needs_nothing, settled
 from holdfast.places import find_marked
+from holdfast.regular_files import read_small_file
 
 _EVENT_CHARACTERS = 100
 
@@ -49,6 +51,8 @@ def handle(
         if needs_nothing(event):
             return 0
         root = _root(project_dir or event.cwd or os.getcwd())
+        if root is not None and project_dir is None:
+            root = _worked_in(root, event)
         if root is None:
             return 0
         if not settled(event, root):
@@ -79,6 +83,33 @@ def _root(start: str) -> str | None:
     if not os.path.isabs(start) or "\0" in start or not os.path.isdir(start):
         raise NotAnEvent(f"the working directory does not exist: {start[:200]!r}")
     return find_marked(os.path.normpath(start))
+
+
+def _worked_in(root: str, event: Event) -> str:
+    """Return the project that the agent's session is at work in, if that is one around ``root``.
+
+    The shell of an agent may stand in a repository below its project, a submodule or a clone, and from there
+    reach all of the project. A linked worktree is a project of its own.
+    """
+    here: str | None = root
+    # Without an id of its own it may be any session, in any project.
+    while here is not None and event.text("session_id"):
+        if Desk(here, event.agent, event.session_id).is_known():
+            return here
+        if _is_linked_worktree(here):
+            break
+        above = os.path.dirname(here)
+        here = find_marked(above) if above != here else None
+    return root
+
+
+def _is_linked_worktree(root: str) -> bool:
+    """Whether this is a worktree of a repository elsewhere: its ``.git`` says so, which a submodule has too."""
+    try:
+        leads_to = read_small_file(os.path.join(root, ".git")).rstrip()
+    except OSError:
+        return False
+    return os.path.basename(os.path.dirname(leads_to)) == b"worktrees"
 
 
 def _say(text: str) -> None:

@@ -46,8 +46,11 @@ class Desk:
         self.root = root
         self.folder = os.path.join(root, AGENTS_DIR, FOLDER)
         # Both may come from a session of elsewhere, and neither leads out of the folder.
-        name = f"{file_name(agent)}-{file_name(session_id)}"
-        self._path = os.path.join(self.folder, name)
+        self.name = f"{file_name(agent)}-{file_name(session_id)}"
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self.folder, self.name)
 
     @property
     def _journal(self) -> str:
@@ -61,6 +64,10 @@ class Desk:
         """Whether hooks ever worked in this project."""
         links = (self.folder, os.path.dirname(self.folder))
         return os.path.isdir(self.folder) and not any(map(os.path.islink, links))
+
+    def is_known(self) -> bool:
+        """Whether this agent session was ever at work in this project."""
+        return any(os.path.lexists(f"{self._path}{ending}") for ending in (".json", ".lock"))
 
     def prepare(self) -> None:
         """Make the directory, for its owner only. Raises `OSError` where a link leads somewhere else."""
@@ -144,14 +151,19 @@ class Desk:
 
     # Others ----------------------------------------------------------------------------------
 
-    def paths_of_others(self) -> set[str]:
-        """Return the files that other agent sessions wrote since their last checkpoints."""
-        found: set[str] = set()
+    def others(self) -> list[Desk]:
+        """Return the desks of other agent sessions that did something since their last checkpoints."""
+        names = set()
         for path in self._files():
-            if path.endswith((".jsonl", ".taken")) and path not in (self._journal, self._taken):
-                for line in _lines_in(path):
-                    found.update(paths_in(line))
-        return found
+            name, ending = os.path.splitext(os.path.basename(path))
+            if ending in (".jsonl", ".taken") and name != self.name:
+                names.add(name)
+        return [self._beside(name) for name in sorted(names)]
+
+    def _beside(self, name: str) -> Desk:
+        other = Desk(self.root, "", "")
+        other.name = name
+        return other
 
     def tidy(self) -> None:
         """Remove what agent sessions of long ago left."""

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.durable import sync_directory
-from holdfast.errors import InvalidIdentifier, NoConversation
-from holdfast.hooks.desk import Desk, paths_in
+from holdfast.errors import NoConversation
+from holdfast.hooks.authorship import Authorship
+from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import AGENTS, GENERIC, words_of
 from holdfast.hooks.transcripts import HISTORY, TRANSCRIPT, forms
 from holdfast.hooks.transcripts.items import line_of
 from holdfast.ids import new_id
 from holdfast.leases import AGENT_SESSION
-from holdfast.sessions import Checkpoint, Session
+from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.trust import is_known_for_conversations
 
 
@@ -67,23 +68,13 @@ def fork_conversation(session: Session, checkpoint: Checkpoint) -> GoingOn:
     return GoingOn(agent, session_id, _words(agent).resume(session_id), str(path))
 
 
-def tell_pending(session: Session, root: Path) -> None:
+def tell_pending(manager: SessionManager, session: Session) -> None:
     """Have a session know what its agent wrote since the last checkpoint, which only the journal says."""
     agent, session_id = _agent_of(session)
     if not session_id:
         return
-    desk = Desk(str(root), agent, session_id)
-    lines = desk.peek()
-    told = {path for line in lines for path in paths_in(line)}
-    if any(line.get("scan") for line in lines):
-        others = desk.paths_of_others()
-        _, touched = session.look_at_files()
-        told |= {path for one in touched if (path := os.path.join(root, one)) not in others}
-    for path in told:
-        try:
-            session.wrote(path)
-        except InvalidIdentifier:
-            continue  # a file outside of the project
+    desk = Desk(str(manager.project_dir), agent, session_id)
+    session.wrote(*Authorship(manager, session, desk).find(desk.peek()).mine)
 
 
 def forget_agent(session: Session, root: Path) -> None:

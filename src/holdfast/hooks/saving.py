@@ -1,26 +1,24 @@
 """A checkpoint for an event: the conversation as far as it has come, the files, and what was done.
 
-What happened since the last checkpoint comes from the journal. Files that a tool named are known to be the
-agent's; when a shell command ran, everything that has changed since is taken to be, apart from what another
-agent has told of.
+What happened since the last checkpoint comes from the journal; which files were written in it, `authorship`
+finds out.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 
 from holdfast.config import HookSettings, read_agent_context
-from holdfast.errors import HoldfastError, InvalidIdentifier, InvalidState
+from holdfast.errors import InvalidState
 from holdfast.hooks import events
-from holdfast.hooks.desk import Desk, paths_in
+from holdfast.hooks.authorship import HOOK, Authorship
+from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import Event, clean
 from holdfast.hooks.tools import Use
 from holdfast.hooks.transcripts import HISTORY, SUBAGENTS, TRANSCRIPT, add_conversation
 from holdfast.sessions import Session, SessionManager
 from holdfast.state.documented import validate_documented
 
-HOOK: Final = "hook"
 # The key in a note for the last checkpoint: where it is, of which session, and its number.
 SAVED: Final = "saved"
 # What in a state is about one conversation; the rest is about the work, whoever goes on with it.
@@ -49,7 +47,8 @@ class Saving:
         self.desk = desk
         self.settings = settings
         self.note = note
-        self.touched: frozenset[str] | None = None
+        # A snapshot of the files as they are, if one was taken already.
+        self.commit: str | None = None
 
     def save(
         self,
@@ -61,11 +60,14 @@ class Saving:
     ) -> None:
         """Store a checkpoint; what the journal told of is stored with it."""
         lines = self.desk.take()
-        wrote = self._wrote(lines)
+        authorship = Authorship(self.manager, self.session, self.desk)
+        written = authorship.find(lines, self.commit)
+        wrote = sorted(written.mine)
         self.session.wrote(*wrote)
+        authorship.tell_others(written)
         state = self._state(lines, subagent)
         self._follow_turn(lines)
-        done = self._metadata(lines, use, subagent, len(wrote), [*wrote][:_FILES])
+        done = self._metadata(lines, use, subagent, len(wrote), wrote[:_FILES])
         saved = self.session.save_checkpoint(
             state=state,
             retention_class=retention_class,
@@ -80,32 +82,6 @@ class Saving:
             "tenant": store.tenant,
             "after_seq": saved.seq,
         }
-
-    # What was written --------------------------------------------------------------------------
-
-    def _wrote(self, lines: list[dict[str, Any]]) -> list[str]:
-        """Return the files of the project that this agent wrote since its last checkpoint."""
-        told = {path for line in lines for path in paths_in(line)}
-        if any(line.get("scan") for line in lines):
-            if self.touched is None:
-                _, self.touched = self.session.look_at_files()
-            touched = self.touched - self._relative(self.desk.paths_of_others())
-            # Should this process be killed, the next one could not find out any more.
-            self.desk.append({"paths": [os.path.join(self.desk.root, one) for one in touched]})
-            self.desk.take()
-            return sorted(touched | self._relative(told))
-        return sorted(self._relative(told))
-
-    def _relative(self, paths: set[str]) -> set[str]:
-        found = set()
-        for path in paths:
-            try:
-                found.add(self.manager.workspace.relative(path))
-            except InvalidIdentifier:
-                continue  # a file outside of the project
-            except HoldfastError:
-                break
-        return found
 
     # What the agent knows ------------------------------------------------------------------------
 

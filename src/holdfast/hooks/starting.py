@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from holdfast.config import surrounding_run
+from holdfast.hooks.authorship import RUN_SESSION
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import SESSION_END, SESSION_START, SUBAGENT_STOP, Event, clean
 from holdfast.leases import AGENT_PROCESS, AGENT_SESSION, is_alive
@@ -150,6 +152,8 @@ def _about(event: Event) -> dict[str, Any]:
     about: dict[str, Any] = {AGENT_SESSION: key_of(event)}
     if process := agent_process():
         about[AGENT_PROCESS] = process
+    if run := clean(surrounding_run(), 100):
+        about[RUN_SESSION] = run
     if transcript := clean(event.text(TRANSCRIPT), _PATH_CHARACTERS):
         about[TRANSCRIPT] = transcript
     if model := clean(event.text("model"), 100):

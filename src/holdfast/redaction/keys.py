@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.durable import sync_directory
 from holdfast.errors import InvalidConfiguration
+from holdfast.places import keep_out_of_git
 from holdfast.regular_files import read_small_file
 
 FILE_NAME: Final = "redaction.key"
@@ -55,6 +56,7 @@ def _make(path: Path) -> None:
     """Write a new key, whole and on the disk before its name appears, unless somebody was faster."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        keep_out_of_git(str(path.parent))
         fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         # A name that is new is no link either.
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -292,7 +292,11 @@ class ProjectFiles:
             before = commit
 
     def differ_from(self, commit: str | None) -> bool:
-        """Tell whether the files are others than a snapshot holds.
+        """Tell whether the files are others than a snapshot holds; see `compared_with`."""
+        return self.compared_with(commit)[0]
+
+    def compared_with(self, commit: str | None) -> tuple[bool, str | None]:
+        """Tell whether the files are others than a snapshot holds, and which snapshot holds them now.
 
         Where they cannot be captured nobody knows. That is worth one save, which says so: the next has no
         snapshot to be compared with.
@@ -300,15 +304,10 @@ class ProjectFiles:
         try:
             snapshot = self.workspace.snapshot()
         except _Stays:
-            return commit is not None
+            return commit is not None, None
         # The next save finds these unchanged, but it is the one that names who wrote them.
         self._seen_changed.update(snapshot.touched)
-        return snapshot.commit != commit
-
-    @property
-    def seen_changed(self) -> frozenset[str]:
-        """What `differ_from` found changed since the last capture for a save."""
-        return frozenset(self._seen_changed)
+        return snapshot.commit != commit, snapshot.commit
 
     def sweep(
         self, *, dry_run: bool = False, last: bool = True, release: bool = True

@@ -159,19 +159,17 @@ class ReadingSession(HeldSession):
             self._fresh = False
             return content.state
 
-    def look_at_files(self) -> tuple[bool, frozenset[str]]:
+    def look_at_files(self) -> tuple[bool, str | None]:
         """Tell whether the project's files are others than the latest checkpoint holds.
 
-        Also return the paths that were found changed since this session's last save here, whoever
-        changed them. False and none where files are not captured at all; where they cannot be any more, that
-        counts as a difference from a checkpoint that has them.
+        Also return the snapshot that was taken to find out. False and none where files are not captured at
+        all; where they cannot be any more, that counts as a difference from a checkpoint that has them.
         """
         files = self._around.files
         if files is None:
-            return False, frozenset()
+            return False, None
         latest = self._find_latest()
-        differ = files.differ_from(latest.workspace_commit if latest else None)
-        return differ, files.seen_changed
+        return files.compared_with(latest.workspace_commit if latest else None)
 
     def check_memory_refs(self) -> list[MemoryRefReport]:
         """Tell which memory references of the present state are present, missing or changed."""

@@ -36,6 +36,7 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from holdfast.places import keep_out_of_git
 from holdfast.stores.sqlite_connection import (
     APPLICATION_ID,
     SQL,
@@ -330,6 +331,7 @@ class DatabaseFile:
             # Not every system can open a directory; there the file system keeps its own order.
             with suppress(OSError):
                 sync_directory(directory.parent)
+        keep_out_of_git(str(self.path.parent))
         with _opening:
             try:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -20,7 +20,7 @@ from holdfast.cli.output import (
     size,
     when,
 )
-from holdfast.hooks.saving import HOOK
+from holdfast.hooks.authorship import HOOK
 from holdfast.sessions import Checkpoint, SessionManager
 
 _LAYOUT = (

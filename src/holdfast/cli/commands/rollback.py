@@ -89,7 +89,7 @@ def command(
 
         def act(held: Session, name: str | None, looking: bool) -> RollbackReport:
             if only_mine:
-                tell_pending(held, manager.project_dir)
+                tell_pending(manager, held)
             report = held.rollback(
                 name or target,
                 paths=paths or None,

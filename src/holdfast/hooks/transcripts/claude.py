@@ -25,7 +25,7 @@ def place(entry: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
 
 def fork(lines: list[bytes], old: str, new: str) -> tuple[str, list[bytes]]:
     """Return the file name and the lines of the same conversation under another id."""
-    entries = up_to_open_calls(entries_of(lines), _calls, _results)
+    entries = up_to_open_calls(entries_of(lines), _calls, _results, _asks)
     for entry in entries:
         if entry.get("sessionId") == old:
             entry["sessionId"] = new
@@ -40,6 +40,13 @@ def _results(entry: dict[str, Any]) -> Iterator[str]:
     for one in _blocks(entry):
         if one.get("type") == "tool_result":
             yield str(one.get("tool_use_id"))
+
+
+def _asks(entry: dict[str, Any]) -> bool:
+    """Tell whether the user says something here: neither a tool does, nor the agent to itself or a subagent."""
+    if entry.get("type") != "user" or entry.get("isMeta") or entry.get("isSidechain"):
+        return False
+    return inside(entry, "message", "content") and not any(_results(entry))
 
 
 def _blocks(entry: dict[str, Any]) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ def place(entry: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
 
 def fork(lines: list[bytes], old: str, new: str) -> tuple[str, list[bytes]]:
     """Return the file name and the lines of the same conversation under another id."""
-    entries = up_to_open_calls(entries_of(lines), _calls, _results)
+    entries = up_to_open_calls(entries_of(lines), _calls, _results, _asks)
     for entry in entries:
         if entry.get("type") == "session_meta" and isinstance(entry.get("payload"), dict):
             for key in ("id", "session_id"):
@@ -51,6 +51,11 @@ def _results(entry: dict[str, Any]) -> Iterator[str]:
     payload = _payload(entry)
     if str(payload.get("type")).endswith("_output"):
         yield str(payload.get("call_id"))
+
+
+def _asks(entry: dict[str, Any]) -> bool:
+    payload = _payload(entry)
+    return payload.get("type") == "message" and payload.get("role") == "user"
 
 
 def _payload(entry: dict[str, Any]) -> dict[str, Any]:

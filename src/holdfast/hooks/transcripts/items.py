@@ -81,13 +81,16 @@ def up_to_open_calls(
     entries: list[dict[str, Any]],
     calls: Callable[[dict[str, Any]], Iterable[str]],
     results: Callable[[dict[str, Any]], Iterable[str]],
+    asks: Callable[[dict[str, Any]], bool],
 ) -> list[dict[str, Any]]:
-    """Return the entries before the first call of a tool whose result is not there.
+    """Return the entries before the first call of a tool whose result is still to come.
 
-    A model takes no conversation in which a call was never answered.
+    A model takes no conversation that ends with a call which was never answered. One that the user has asked
+    for something after, because the agent was killed during it, the agent itself has gone on from.
     """
     answered = {one for entry in entries for one in results(entry)}
-    for number, entry in enumerate(entries):
+    asked = max((number for number, entry in enumerate(entries) if asks(entry)), default=0)
+    for number, entry in enumerate(entries[asked:], asked):
         if not answered.issuperset(calls(entry)):
             return entries[:number]
     return entries
