@@ -27,7 +27,7 @@ from holdfast.model import (
     SessionUsage,
     utc_now,
 )
-from holdfast.retention import Decision, Policy, plan_prune
+from holdfast.retention import Decision, Needs, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
 from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
@@ -128,6 +128,23 @@ def prune(
         going = [one.record.id for one in decisions if not one.keep]
         store.delete_checkpoints(going, spare_restoring=True)
     return decisions
+
+
+def why_protected(store: Store, record: CheckpointRecord) -> str | None:
+    """Return what speaks against deleting a checkpoint without force, or None."""
+    if record.pinned:
+        return "pinned"
+    if record.retention_class == "feature":
+        return "permanent (class feature)"
+    # Others are computed from a checkpoint by the name that another system gave it.
+    if record.external_id is None:
+        return None
+    line = store.list_checkpoints(CheckpointQuery(record.session_id, namespace=record.namespace))
+    needs = Needs(line)
+    for one in line:
+        if any(ancestor.id == record.id for ancestor in needs.of(one)):
+            return f"what delta channels of {one.name!r} are computed from"
+    return None
 
 
 def verify(

@@ -19,7 +19,9 @@ from holdfast.cli.output import answer, columns, one_line, print_line, when
 @click.command("delete", short_help="Delete a checkpoint.")
 @checkpoint_argument("checkpoint", required=True)
 @session_option
-@click.option("--force", is_flag=True, help="Also one that is pinned or of class feature.")
+@click.option(
+    "--force", is_flag=True, help="Also one that is pinned, of class feature, or needed by others."
+)
 @take_over_option
 @yes_option
 @common_options
