@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.brief import Brief
 from holdfast.effects import error_document
-from holdfast.errors import CheckpointProtected, HoldfastError, InvalidFilter
+from holdfast.errors import CheckpointProtected, HoldfastError, IntegrityError, InvalidFilter
 from holdfast.ids import check_name, check_session_id, new_id
 from holdfast.leases import Hold
 from holdfast.model import (
@@ -307,9 +307,17 @@ class Session(SteppingSession):
     def delete_checkpoint(self, reference: str, *, force: bool = False) -> None:
         """Remove a checkpoint.
 
-        Pinned and feature checkpoints need ``force``, and so do those that others are computed from.
+        Pinned and feature checkpoints need ``force``, and so do those that others are computed from. One whose
+        row cannot be read is of no use to anybody, and goes when it is named.
         """
-        record = get_checkpoint_record(self._store, self.id, reference)
+        try:
+            record = get_checkpoint_record(self._store, self.id, reference)
+        except IntegrityError:
+            unreadable = list(self.unreadable_checkpoints(reference))
+            if len(unreadable) != 1:
+                raise
+            self._store.delete_checkpoints(unreadable, fence=self._fence())
+            return
         why = None if force else why_protected(self._store, record)
         if why is not None:
             raise CheckpointProtected(

@@ -30,6 +30,7 @@ from holdfast.model import (
 from holdfast.retention import Decision, Needs, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
+from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
 from holdfast.workspace.base import Usage
 
@@ -120,8 +121,10 @@ def prune(
         if value is not None and (type(value) is not int or value < 0):
             raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
     policy = policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
-    records = store.list_checkpoints(CheckpointQuery())
-    damaged = {one.id for one in store.list_checkpoints(CheckpointQuery(quarantined=True))}
+    # What cannot be read is decided about by nobody: it stays.
+    records = list_readable_checkpoints(store, CheckpointQuery())
+    quarantined = list_readable_checkpoints(store, CheckpointQuery(quarantined=True))
+    damaged = {one.id for one in quarantined}
     decisions = plan_prune(records, policy, now=utc_now(), quarantined=damaged)
     if not dry_run:
         store.purge_expired()
@@ -139,7 +142,8 @@ def why_protected(store: Store, record: CheckpointRecord) -> str | None:
     # Others are computed from a checkpoint by the name that another system gave it.
     if record.external_id is None:
         return None
-    line = store.list_checkpoints(CheckpointQuery(record.session_id, namespace=record.namespace))
+    query = CheckpointQuery(record.session_id, namespace=record.namespace)
+    line = list_readable_checkpoints(store, query)
     needs = Needs(line)
     for one in line:
         if any(ancestor.id == record.id for ancestor in needs.of(one)):

@@ -15,7 +15,9 @@ from holdfast.cli.output import (
     one_line,
     print_line,
     print_table,
+    print_unreadable,
     size,
+    unreadable_document,
     when,
 )
 from holdfast.hooks.saving import HOOK
@@ -58,6 +60,8 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
         found = listed[:limit]
         forks = _forks(manager, found)
         quarantined = {one.id for one in manager.list_quarantined(chosen.id)}
+        unreadable = chosen.unreadable_checkpoints(limit=limit)
+    print_unreadable(unreadable, "checkpoint")
     if common.json:
         rows = [
             {
@@ -69,7 +73,7 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
             }
             for one in found
         ]
-        answer({"checkpoints": rows})
+        answer({"checkpoints": rows, "unreadable": unreadable_document(unreadable)})
         return
     if on_terminal():
         about = f"  {chosen.agent_type}, {chosen.status}"
