@@ -122,15 +122,31 @@ def prune(
             raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
     policy = policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
     # What cannot be read is decided about by nobody: it stays.
-    records = list_readable_checkpoints(store, CheckpointQuery())
+    expired = _list_expired(store)
+    records = [*expired, *list_readable_checkpoints(store, CheckpointQuery())]
     quarantined = list_readable_checkpoints(store, CheckpointQuery(quarantined=True))
     damaged = {one.id for one in quarantined}
-    decisions = plan_prune(records, policy, now=utc_now(), quarantined=damaged)
-    if not dry_run:
-        store.purge_expired()
-        going = [one.record.id for one in decisions if not one.keep]
-        store.delete_checkpoints(going, spare_restoring=True)
-    return decisions
+    # What has expired is for the clock of the store to say.
+    now = max([utc_now(), *(one.expires_at for one in expired if one.expires_at is not None)])
+    decisions = plan_prune(records, policy, now=now, quarantined=damaged)
+    if dry_run:
+        return decisions
+    going = [one.record.id for one in decisions if not one.keep]
+    if store.delete_checkpoints(going, spare_restoring=True) == len(going):
+        return decisions
+    there = {*store.iter_checkpoint_ids(), *(one.id for one in _list_expired(store))}
+    return [
+        replace(one, keep=True, reason="being restored")
+        if not one.keep and one.record.id in there
+        else one
+        for one in decisions
+    ]
+
+
+def _list_expired(store: Store) -> list[CheckpointRecord]:
+    with suppress(IntegrityError):
+        return store.list_expired()
+    return []
 
 
 def why_protected(store: Store, record: CheckpointRecord) -> str | None:

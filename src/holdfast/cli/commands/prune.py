@@ -59,7 +59,8 @@ def command(
     """Remove old checkpoints by the rules, with a reason each.
 
     What must stay stays: pinned ones, the newest resumable one of each session, the classes manual
-    and feature, and what others are computed from. `holdfast gc` frees the space afterwards.
+    and feature, and what others are computed from. What has expired goes, whatever it is. `holdfast gc` frees
+    the space afterwards.
 
     \b
     Examples:
