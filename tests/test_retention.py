@@ -107,3 +107,50 @@ def test_one_of_a_class_that_nobody_knows_stays() -> None:
     records = [replace(record(0), retention_class="strange"), record(1), record(2)]  # type: ignore[arg-type]
     harsh = bounded(keep=1, max_age=timedelta(seconds=1), max_bytes=1)
     assert removed(records, harsh) == {1}
+
+
+def delta(seq: int, *, whole: bool = False, **changes: object) -> CheckpointRecord:
+    """Return a checkpoint of a LangGraph thread with a delta channel, on the one before it."""
+    counters = {} if whole else {"counters_since_delta_snapshot": {"notes": [1, 1]}}
+    parent = f"e{seq - 1}" if seq else None
+    made = record(seq, external_id=f"e{seq}", parent_id=parent, metadata=counters)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_what_a_kept_one_is_computed_from_stays() -> None:
+    records = [delta(n, whole=n == 2) for n in range(6)]
+    decisions = plan_prune(records, bounded(keep=1), now=NOW)
+    assert [(one.record.seq, one.keep) for one in decisions] == [
+        (5, True), (4, True), (3, True), (2, True), (1, False), (0, False),
+    ]  # fmt: skip
+    assert decisions[3].reason == "a delta channel of a later checkpoint is computed from it"
+    assert removed(records, bounded(max_age=timedelta(0))) == {0, 1}
+
+
+def test_lines_are_computed_from_their_own_ancestors_only() -> None:
+    records = [delta(n, session_id=f"s{n % 2}", parent_id=f"e{n - 2}") for n in range(6)]
+    other = [delta(n, session_id="s3", whole=True) for n in range(6, 9)]
+    assert removed([*records, *other], bounded(keep=1)) == {6, 7}
+
+
+def test_bytes_are_freed_from_the_oldest_that_nothing_needs() -> None:
+    thread = [delta(n, whole=n == 3) for n in range(6)]
+    plain = [record(n, session_id="other") for n in range(6, 9)]
+    # 3 to 5 and 8 must stay; 0 and 1 are needed until 2 is gone, and then go before 6.
+    assert removed([*thread, *plain], bounded(max_bytes=85)) == {2}
+    assert removed([*thread, *plain], bounded(max_bytes=75)) == {2, 1}
+    assert removed([*thread, *plain], bounded(max_bytes=55)) == {2, 1, 0, 6}
+    assert removed([*thread, *plain], bounded(max_bytes=0)) == {0, 1, 2, 6, 7}
+
+
+def test_what_a_rule_gives_up_goes_with_the_last_that_needs_it() -> None:
+    records = [delta(0), delta(1), delta(2, whole=True)]
+    oldest_is_too_old = timedelta(hours=99, minutes=30)
+    assert removed(records, bounded(max_age=oldest_is_too_old)) == set()
+    assert removed(records, bounded(max_age=oldest_is_too_old, max_bytes=15)) == {0, 1}
+
+
+def test_a_line_of_parents_that_leads_back_to_itself_ends() -> None:
+    records = [delta(0, parent_id="e1"), delta(1), record(2)]
+    assert removed(records, bounded(keep=1)) == {0, 1}
+    assert removed([records[0], delta(1, pinned=True), record(2)], bounded(keep=1)) == set()

@@ -454,6 +454,12 @@ class AsyncSession(AsyncClosing):
             metadata=metadata,
         )
 
+    async def unreadable_checkpoints(
+        self, reference: str | None = None, *, limit: int | None = None
+    ) -> dict[str, IntegrityError]:
+        """See `Session.unreadable_checkpoints`."""
+        return await self._run(self._session.unreadable_checkpoints, reference, limit=limit)
+
     async def check_memory_refs(self) -> list[MemoryRefReport]:
         """See `Session.check_memory_refs`."""
         return await self._run(self._session.check_memory_refs)

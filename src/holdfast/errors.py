@@ -423,7 +423,7 @@ class CheckpointExists(ConflictError):
 
 
 class CheckpointProtected(ConflictError):
-    """The checkpoint is pinned or permanent and was not removed."""
+    """The checkpoint is pinned, permanent or needed by others and was not removed."""
 
     code = "checkpoint_protected"
 

@@ -4,17 +4,26 @@ A put trims its own session as it goes (`trim_for` says what it may remove); `pl
 everything at once and explains each decision before anything is removed. Both keep what must never
 go: the newest checkpoint of a session and namespace that can be resumed from, pinned ones, and the classes
 that are kept until somebody deletes them.
+
+Nor does an ancestor go that a kept checkpoint is computed from. A delta channel of LangGraph stores the whole of its
+value now and then only; in between, a checkpoint needs its ancestors, their writes included, back to the
+last whole one. LangGraph counts in the metadata how long that is ago: a channel that is counted needs the
+parent, and one that is not counted there ends the walk.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.errors import InvalidFilter
 from holdfast.model import CheckpointRecord, Trim
+
+DELTA_COUNTERS: Final = "counters_since_delta_snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,7 @@ def plan_prune(
     anchored: set[tuple[str, str]] = set()
     decisions = []
     for record in sorted(records, key=lambda record: record.seq, reverse=True):
-        if record.expires_at is not None and record.expires_at <= now:
+        if _is_expired(record, now):
             reason = f"expired at {record.expires_at:%Y-%m-%d %H:%M} UTC"
             decisions.append(Decision(record, False, reason))
             continue
@@ -115,7 +124,43 @@ def plan_prune(
         if not record.pinned:
             counts[place] = counts.get(place, 0) + 1
         decisions.append(_decide(record, policy, now, counts.get(place, 0), newest))
-    return _within_bytes(decisions, policy.max_bytes)
+    needs = Needs(one.record for one in decisions if not _is_expired(one.record, now))
+    return _with_needed(decisions, needs, policy.max_bytes)
+
+
+class Needs:
+    """Which checkpoints others are computed from, among the records of any number of sessions."""
+
+    def __init__(self, records: Iterable[CheckpointRecord]) -> None:
+        self._by_name = {
+            (one.session_id, one.namespace, one.external_id): one
+            for one in records
+            if one.external_id is not None
+        }
+
+    def of(self, record: CheckpointRecord) -> list[CheckpointRecord]:
+        """Return the ancestors that delta channels of a checkpoint are computed from, nearest first."""
+        found: dict[str, CheckpointRecord] = {}
+        channels = _unsaved(record)
+        one = record
+        while channels and one.parent_id is not None:
+            parent = self._by_name.get((one.session_id, one.namespace, one.parent_id))
+            # A line that leads back to itself is damage; there is nothing more on it.
+            if parent is None or parent.id in found or parent.id == record.id:
+                break
+            found[parent.id] = parent
+            channels &= _unsaved(parent)
+            one = parent
+        return list(found.values())
+
+
+def _unsaved(record: CheckpointRecord) -> set[str]:
+    counters = (record.metadata or {}).get(DELTA_COUNTERS)
+    return set(counters) if isinstance(counters, dict) else set()
+
+
+def _is_expired(record: CheckpointRecord, now: datetime) -> bool:
+    return record.expires_at is not None and record.expires_at <= now
 
 
 def _decide(
@@ -147,18 +192,41 @@ def _decide(
     return Decision(record, True, reason, may_go=True)
 
 
-def _within_bytes(decisions: list[Decision], max_bytes: int | None) -> list[Decision]:
-    """Give up the oldest of what may go until the rest fits."""
-    if max_bytes is None:
-        return decisions
-    excess = sum(one.record.stored_bytes for one in decisions if one.keep) - max_bytes
-    for at in range(len(decisions) - 1, -1, -1):
-        decision = decisions[at]
-        if excess > 0 and decision.may_go:
+def _with_needed(decisions: list[Decision], needs: Needs, max_bytes: int | None) -> list[Decision]:
+    """Keep what kept ones are computed from, and give up the oldest of what may go until the rest fits."""
+    at = {one.record.id: place for place, one in enumerate(decisions)}
+    needed = {one.record.id: needs.of(one.record) for one in decisions if one.keep}
+    # How many kept ones need each: what is given up needs nothing any more.
+    wanted = Counter(one.id for ancestors in needed.values() for one in ancestors)
+    if max_bytes is not None:
+        staying = (one.record for one in decisions if one.keep or wanted[one.record.id])
+        excess = sum(one.stored_bytes for one in staying) - max_bytes
+        free = [
+            (one.record.seq, one.record.id)
+            for one in decisions
+            if one.may_go and not wanted[one.record.id]
+        ]
+        heapq.heapify(free)
+        while excess > 0 and free:
+            _, going = heapq.heappop(free)
+            decision = decisions[at[going]]
             excess -= decision.record.stored_bytes
             reason = f"oldest that may go while the total is above {max_bytes} bytes"
-            decisions[at] = Decision(decision.record, False, reason)
-    return decisions
+            decisions[at[going]] = Decision(decision.record, False, reason)
+            for one in needed[going]:
+                wanted[one.id] -= 1
+                if wanted[one.id]:
+                    continue
+                if decisions[at[one.id]].may_go:
+                    heapq.heappush(free, (one.seq, one.id))
+                elif not decisions[at[one.id]].keep:
+                    excess -= one.stored_bytes
+    return [
+        replace(one, keep=True, reason="a delta channel of a later checkpoint is computed from it")
+        if not one.keep and wanted[one.record.id]
+        else one
+        for one in decisions
+    ]
 
 
 def _days(span: timedelta) -> str:

@@ -36,7 +36,7 @@ from holdfast.state.cache import ChunkCache
 from holdfast.state.refs import digest_text
 from holdfast.stores.base import Store
 from holdfast.stores.chain import breaks
-from holdfast.stores.readable import find_unreadable
+from holdfast.stores.readable import find_unreadable, read_checkpoints
 
 CHAIN_BROKEN: Final = "chain_broken"
 STRUCTURE_DAMAGED: Final = "structure_damaged"
@@ -163,6 +163,7 @@ class _Verification:
 
     def plain(self) -> VerifyReport:
         self._checkpoints(self.store.iter_checkpoint_ids())
+        self._unreadable_checkpoints()
         self._unreadable_sessions()
         effects = self._effects()
         return VerifyReport(self.checked, tuple(self.damaged), effects)
@@ -263,6 +264,13 @@ class _Verification:
                     self._write(record, *place[:2])
             except IntegrityError as error:
                 self.damaged.append(Damage(None, error.code, str(error), session_id))
+
+    def _unreadable_checkpoints(self) -> None:
+        """Name the checkpoints whose content is whole, and which no listing can show."""
+        told = {one.checkpoint_id for one in self.damaged}
+        for checkpoint_id, error in read_checkpoints(self.store, CheckpointQuery())[1].items():
+            if checkpoint_id not in told:
+                self.damaged.append(Damage(checkpoint_id, error.code, str(error)))
 
     def _unreadable_sessions(self) -> None:
         """Name the sessions whose own rows cannot be read."""

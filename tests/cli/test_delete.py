@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import apsw
 import pytest
 
@@ -49,6 +51,25 @@ def test_an_id_from_elsewhere_cannot_command_the_terminal(cli: CommandLine) -> N
     drawn = on_terminal("delete", "one", cwd=cli.project, typed="n\n", code=1)
     assert "\\x1b]0;title" in drawn
     assert "\x1b]0;title" not in drawn
+
+
+def test_one_whose_row_cannot_be_read_is_named_and_can_be_given_up(cli: CommandLine) -> None:
+    for number in range(3):
+        cli.save(f"n{number}", {"n": number})
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE session_checkpoints SET created_at = 'x' WHERE name > 'n0'")
+    database.close()
+    listed = cli("log", "--json")
+    found = json.loads(listed.out)
+    damaged = [one["id"] for one in found["unreadable"]]
+    assert ([one["name"] for one in found["checkpoints"]], len(damaged)) == (["n0"], 2)
+    assert all(f"unreadable checkpoint {one}" in listed.err for one in damaged)
+    assert "ok  1 session" in cli.ok("status")
+    assert "would remove 0 checkpoints, keeping 1" in cli.ok("prune", "--dry-run")
+    gone = cli.json("delete", damaged[0], "--yes")["deleted"]
+    assert gone["id"] == damaged[0]
+    assert cli.ok("delete", "n2", "--yes") == "deleted n2\n"
+    assert cli.json("verify", "--deep")["verify"]["ok"]
 
 
 def test_what_is_protected_needs_force(cli: CommandLine, manager: SessionManager) -> None:

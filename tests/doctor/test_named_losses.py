@@ -1,4 +1,4 @@
-"""Nothing is lost in silence: removed links, pending writes, tables, sealed texts that do not open."""
+"""Nothing is lost in silence: removed links, times, pending writes, tables, sealed texts that do not open."""
 
 from __future__ import annotations
 
@@ -67,6 +67,69 @@ def test_links_that_went_in_the_course_of_things_are_no_loss(tmp_path: Path) -> 
     report = salvage(path, tmp_path / "saved.db")
     assert report.complete
     assert len(stored(report.target)) == 3 * SAVES - 5
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "instead"),
+    [
+        ("effects", "started_at", "finished_at"),
+        ("effects", "finished_at", None),
+        ("session_checkpoints", "restored_at", None),
+        ("session_checkpoints", "restoring_until", None),
+        ("session_checkpoints", "consumed_at", "created_at"),
+        ("session_checkpoints", "quarantined_at", "created_at"),
+        ("sessions", "resumed_at", None),
+        ("sessions", "paused_until", None),
+        ("sessions", "updated_at", "created_at"),
+        ("agents", "created_at", "updated_at"),
+        ("session_logs", "created_at", "now"),
+    ],
+)
+def test_a_time_that_cannot_be_read_costs_no_row(
+    tmp_path: Path, table: str, column: str, instead: str | None
+) -> None:
+    path = tmp_path / "damaged.db"
+    with SessionManager.open(path, project_dir=tmp_path, workspace=False) as manager:
+        session = manager.create_session("worker", session_id="one", task_description="Pay")
+        session.step("pay", lambda: {"receipt": 1})
+        session.save_checkpoint("paid", state={"paid": True})
+        session.log("info", "paid")
+    change(path, f"UPDATE {table} SET {column} = '2026-11-1x'")
+    report = salvage(path, tmp_path / "saved.db")
+    assert not report.lost_rows
+    assert not report.remade_sessions
+    [lost] = report.lost
+    assert f"{column} of a row of {table} cannot be read" in lost.reason
+    assert "one" in lost.what or table == "agents"
+    expected = "NULL" if instead is None else instead
+    if instead != "now":
+        assert values(report.target, f"SELECT {column} IS {expected} FROM {table}") == [(1,)]
+    assert list(stored(report.target).values()) == [{"paid": True}]
+    with SessionManager.open(report.target, project_dir=tmp_path, workspace=False) as manager:
+        resumed = manager.resume_session("one", take_over=True)
+        assert resumed.record.task_description == "Pay"
+        assert resumed.step("pay", pytest.fail) == {"receipt": 1}
+        assert "paid" in [one.message for one in resumed.logs()]
+
+
+def test_a_time_that_a_link_proves_costs_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    fill(path)
+    change(path, "UPDATE session_checkpoints SET created_at = '2026-11-1x' WHERE chain_number = 3")
+    report = salvage(path, tmp_path / "saved.db")
+    assert report.lost_rows == {"session_checkpoints": 3}
+    assert len(stored(report.target)) == 3 * SAVES - 3
+
+
+def values(path: Path, query: str) -> list[tuple[object, ...]]:
+    connection = apsw.Connection(str(path))
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
 
 
 # Pending writes
@@ -172,7 +235,7 @@ DAMAGED = "{column} = substr({column}, 1, 60) || 'AAAA' || substr({column}, 65)"
         ("sessions", "metadata", "something of session a"),
         ("session_logs", "message", "something of session a"),
         ("session_logs", "data", "something of session a"),
-        ("agents", "metadata", "metadata of agent"),
+        ("agents", "metadata", "something of agent"),
         ("effects", "error", "result of fails"),
         ("checkpoint_writes", "manifest", "something of session a"),
     ],

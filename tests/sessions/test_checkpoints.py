@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import apsw
@@ -392,6 +393,38 @@ def test_a_dry_run_of_prune_explains_itself(manager: SessionManager, session: Se
     assert len(session.list_checkpoints()) == 7
     manager.prune(keep=2)
     assert [one.name for one in session.list_checkpoints()] == ["mine", "s5", "s4"]
+
+
+def test_prune_names_what_has_expired_pinned_or_not(
+    manager: SessionManager, session: Session
+) -> None:
+    session.save_checkpoint("kept", state={})
+    for name, pinned in (("brief", False), ("pinned", True)):
+        session.save_checkpoint(name, state={}, pinned=pinned, expires_in=timedelta(seconds=0.2))
+    while len(manager.store.list_expired()) < 2:
+        sleep(0.05)
+    for dry_run in (True, False):
+        decisions = manager.prune(dry_run=dry_run)
+        told = [(one.record.name, one.keep) for one in decisions]
+        assert told == [("pinned", False), ("brief", False), ("kept", True)]
+        assert decisions[0].reason.startswith("expired at")
+    assert manager.store.list_expired() == []
+    assert [one.record.name for one in manager.prune()] == ["kept"]
+
+
+def test_prune_says_what_it_left_because_it_is_being_restored(
+    manager: SessionManager, session: Session
+) -> None:
+    for number in range(4):
+        session.save_checkpoint(f"n{number}", state={}, retention_class="step")
+    oldest = session.get_checkpoint("n0").id
+    manager.store.mark_restoring(oldest, seconds=60)
+    decisions = manager.prune(keep=2)
+    assert [(one.record.name, one.keep) for one in decisions] == [
+        ("n3", True), ("n2", True), ("n1", False), ("n0", True),
+    ]  # fmt: skip
+    assert decisions[-1].reason == "being restored"
+    assert [one.name for one in session.list_checkpoints()] == ["n3", "n2", "n0"]
 
 
 @pytest.mark.parametrize(

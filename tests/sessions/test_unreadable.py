@@ -11,9 +11,10 @@ from holdfast import SessionManager
 from holdfast.config import load_config
 from holdfast.crypto import KeyRing
 from holdfast.doctor import examine
-from holdfast.errors import SealBroken, SessionNotFound, StateCorrupt
+from holdfast.errors import CheckpointQuarantined, SealBroken, SessionNotFound, StateCorrupt
 from holdfast.model import SessionQuery
 from holdfast.stores.readable import list_readable
+from tests.stores.postgres_drafts import connect
 
 JUNK = "UPDATE sessions SET created_at = 'junk' WHERE id = 'bad'"
 
@@ -142,3 +143,94 @@ def test_the_doctor_names_the_session(tmp_path: Path) -> None:
     assert found["sessions"].level == "bad"
     assert found["sessions"].text.endswith(": bad")
     assert "2 sessions" in found["store"].text
+
+
+# Checkpoints
+
+GARBLED = "UPDATE session_checkpoints SET created_at = '2026-11-1x' WHERE name = 'two'"
+
+
+def save_two(project: Path) -> str:
+    """Let the session ``other`` have two checkpoints, and return the id of the newer one."""
+    fill(project)
+    with opened(project) as manager:
+        return manager.resume_session("other").save_checkpoint("two", state={"of": "two"}).id
+
+
+def test_a_checkpoint_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    newer = save_two(tmp_path)
+    damage(tmp_path, GARBLED)
+    with opened(tmp_path) as manager:
+        session = manager.get_session("other")
+        assert [one.name for one in session.list_checkpoints()] == ["one"]
+        [(named, error)] = session.unreadable_checkpoints().items()
+        assert named == newer
+        assert f"'{newer}' ('two') of session 'other' cannot be understood" in str(error)
+        assert session.unreadable_checkpoints("two").keys() == {newer}
+        assert session.unreadable_checkpoints("one") == {}
+        assert len(manager.prune(dry_run=True)) == 3
+        assert [one.checkpoint_id for one in manager.verify().damaged] == [newer]
+        codes = [(one.code, one.subject) for one in session.preflight().reasons]
+        assert codes == [("checkpoint_unreadable", newer)]
+        with pytest.raises(StateCorrupt):
+            session.get_checkpoint("two")
+        with pytest.raises(StateCorrupt):
+            session.latest_checkpoint()
+
+
+def test_a_resume_passes_over_what_cannot_be_read_and_says_so(tmp_path: Path) -> None:
+    newer = save_two(tmp_path)
+    damage(tmp_path, GARBLED)
+    with opened(tmp_path) as manager:
+        for saved in ("one", "three"):
+            with manager.resume_session("other") as session:
+                assert session.latest_checkpoint().name == saved
+                [notice] = session.notices
+                assert f"checkpoint {newer} cannot be read and was passed over" in notice
+                session.save_checkpoint("three", state={}, overwrite=True)
+        with manager.hold_session("other") as session:
+            session.delete_checkpoint("two")
+            assert session.unreadable_checkpoints() == {}
+        with manager.resume_session("other") as session:
+            assert "cannot be read" not in "".join(session.notices)
+        assert manager.verify().ok
+
+
+def test_nothing_is_gone_on_from_where_all_cannot_be_read(tmp_path: Path) -> None:
+    fill(tmp_path)
+    damage(tmp_path, "UPDATE session_checkpoints SET created_at = '2026-11-1x'")
+    with opened(tmp_path) as manager:
+        with pytest.raises(StateCorrupt):
+            manager.resume_session("other")
+        manager.verify(deep=True)
+        with pytest.raises(CheckpointQuarantined):
+            manager.resume_session("other")
+
+
+def test_a_time_of_restoring_that_cannot_be_read_costs_nothing(tmp_path: Path) -> None:
+    save_two(tmp_path)
+    damage(tmp_path, "UPDATE session_checkpoints SET restored_at = 'x' WHERE name = 'two'")
+    with opened(tmp_path) as manager:
+        newest = manager.get_session("other").list_checkpoints()[0]
+        assert (newest.name, newest.restored_at) == ("two", None)
+        with manager.resume_session("other") as session:
+            assert session.state == {"of": "two"}
+            assert session.latest_checkpoint().restored_at is not None
+
+
+def test_a_checkpoint_that_a_server_cannot_show_hides_no_other(postgres_url: str) -> None:
+    with SessionManager.open(postgres_url, workspace=False) as manager:
+        with manager.create_session("x", session_id="s") as session:
+            session.save_checkpoint("one", state={"of": "one"})
+            newer = session.save_checkpoint("two", state={"of": "two"}).id
+        with connect(postgres_url) as connection:
+            connection.execute(
+                "UPDATE session_checkpoints SET created_at = 'infinity' WHERE name = 'two'"
+            )
+            connection.commit()
+        assert [one.checkpoint_id for one in manager.verify().damaged] == [newer]
+        with manager.resume_session("s") as session:
+            assert session.state == {"of": "one"}
+            assert f"checkpoint {newer} cannot be read" in session.notices[0]
+            session.delete_checkpoint(newer)
+        assert manager.verify().ok

@@ -118,6 +118,7 @@ def through_the_store(thief: Store, token: int) -> list[Attempt]:
         lambda: thief.read_chunks([digest]),
         lambda: thief.find_chunks([digest]),
         lambda: list(thief.iter_checkpoint_ids()),
+        lambda: thief.list_expired(),
         lambda: thief.list_writes(session_id, "", ["acme-e"]),
         lambda: thief.list_effects(EffectQuery(session_id)),
         lambda: thief.list_logs(session_id),

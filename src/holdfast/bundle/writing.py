@@ -32,6 +32,7 @@ from holdfast.errors import (
     StoreBusy,
 )
 from holdfast.model import Payload, SessionCopy, SessionRecord
+from holdfast.retention import Needs
 from holdfast.stores.base import Store
 
 # A list of chunks is closed when it is as long as this.
@@ -109,7 +110,7 @@ def write_bundle(
     keys: Keys | None = None,
     open_source: Callable[[Store, str, str | None], Source] = Source,
 ) -> BundleReport:
-    """Write a session, or one checkpoint of it, to a file that only its owner may read.
+    """Write a session, or one checkpoint of it and what it is computed from, to a file for its owner only.
 
     With ``keys`` it is sealed. ``open_source`` may give another door through which its content comes.
 
@@ -338,18 +339,20 @@ def opening(manifest: bytes, version: int = names.FORMAT) -> bytes:
 
 
 def _only(copy: SessionCopy, checkpoint_id: str) -> SessionCopy:
-    """Return a session as if it had one checkpoint only."""
-    found = [one for one in copy.checkpoints if one.id == checkpoint_id]
-    if not found:
+    """Return a session as if it had one checkpoint only, and the ancestors that this is computed from."""
+    chosen = [one for one in copy.checkpoints if one.id == checkpoint_id]
+    if not chosen:
         raise CheckpointNotFound(
             f"session {copy.session.id} has no checkpoint {checkpoint_id}; nothing was written"
         )
-    place = (found[0].namespace, found[0].external_id)
+    ids = {checkpoint_id, *(one.id for one in Needs(copy.checkpoints).of(chosen[0]))}
+    found = tuple(one for one in copy.checkpoints if one.id in ids)
+    places = {(one.namespace, one.external_id) for one in found}
     return replace(
         copy,
-        checkpoints=tuple(found),
-        consumed={id_: at for id_, at in copy.consumed.items() if id_ == checkpoint_id},
+        checkpoints=found,
+        consumed={id_: at for id_, at in copy.consumed.items() if id_ in ids},
         writes=tuple(
-            one for one in copy.writes if (one.namespace, one.record.external_id) == place
+            one for one in copy.writes if (one.namespace, one.record.external_id) in places
         ),
     )

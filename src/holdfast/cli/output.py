@@ -236,17 +236,17 @@ def print_line(*parts: str | tuple[str, str], err: bool = False) -> None:
     console(err=err).print(Text.assemble(*parts), soft_wrap=True)
 
 
-def unreadable_document(sessions: Mapping[str, Exception]) -> list[dict[str, str]]:
-    """Return sessions that no listing can show, with the reasons, for JSON."""
-    return [{"id": id_, "reason": str(error)} for id_, error in sessions.items()]
+def unreadable_document(rows: Mapping[str, Exception]) -> list[dict[str, str]]:
+    """Return what no listing can show, with the reasons, for JSON."""
+    return [{"id": id_, "reason": str(error)} for id_, error in rows.items()]
 
 
-def print_unreadable(sessions: Mapping[str, Exception]) -> None:
-    """Name sessions that no listing can show, apart from what it shows."""
-    for session_id, error in sessions.items():
+def print_unreadable(rows: Mapping[str, Exception], what: str = "session") -> None:
+    """Name sessions, or what else, that no listing can show, apart from what it shows."""
+    for id_, error in rows.items():
         print_line(
             ("unreadable ", "bold red"),
-            f"session {one_line(session_id)}: {one_line(str(error))}. `holdfast verify` tells of all damage, "
+            f"{what} {one_line(id_)}: {one_line(str(error))}. `holdfast verify` tells of all damage, "
             "`holdfast doctor --salvage NEW` saves the rest",
             err=True,
         )

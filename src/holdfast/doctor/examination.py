@@ -35,7 +35,7 @@ from holdfast.processes import owner_name
 from holdfast.sessions import SessionManager
 from holdfast.sessions.unfinished import is_abandoned
 from holdfast.stores import Store
-from holdfast.stores.readable import read_sessions
+from holdfast.stores.readable import read_checkpoints, read_sessions
 from holdfast.workspace.base import STORE
 
 # A race in resetting the log could damage a database, from when there were logs until it was mended, in two
@@ -224,7 +224,7 @@ def _leases(store: Store) -> Finding:
 
 
 def _quarantine(store: Store) -> Iterator[Finding]:
-    count = len(store.list_checkpoints(CheckpointQuery(quarantined=True)))
+    count = sum(map(len, read_checkpoints(store, CheckpointQuery(quarantined=True))))
     if count:
         yield Finding(
             "quarantine",

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A checkpoint that could not be saved, and why; the result of an effect; the metadata of an agent.
+    """A checkpoint that could not be saved, and why; the result of an effect; the metadata or a time of an agent.
 
-    With a session alone it is a pending write, a line of its log, something of its own row, or links of its
-    chain that are gone.
+    With a session alone it is a pending write, a line of its log, something of its own row, a time of any row of
+    it, or links of its chain that are gone. With nothing at all it is a time of what sessions share.
     """
 
     checkpoint_id: str | None
@@ -45,7 +45,9 @@ class Lost:
         if self.effect_key is not None:
             return f"result of {self.effect_key} of session {self.session_id}"
         if self.agent_id is not None:
-            return f"metadata of agent {self.agent_id}"
+            return f"something of agent {self.agent_id}"
+        if self.session_id is None:
+            return "something that sessions share"
         return f"something of session {self.session_id}"
 
 

@@ -22,6 +22,7 @@ from holdfast.stores import Store, file_in, open_store, sealing
 from holdfast.stores.rules import key_required
 from holdfast.stores.sqlite_errors import translated
 from holdfast.stores.sqlite_salvage import (
+    MendedTime,
     Salvaged,
     add_seal,
     lost_seals,
@@ -80,6 +81,7 @@ def salvage(
         rows = _rows_of(source, made)
         lost_lines = 0
         lost = [Lost(id_, "its row cannot be read") for id_ in rows.lost_checkpoints]
+        lost += map(_lost_time, rows.mended)
         for tenant in lost_seals(made):
             seal = sealing(tenant, keys)
             if seal is None:
@@ -95,6 +97,14 @@ def salvage(
         mend_chains(made)
         _publish(made, target)
     return _report(target, rows, lost, lost_lines)
+
+
+def _lost_time(time: MendedTime) -> Lost:
+    instead = "is left out" if time.instead is None else f"became {time.instead}"
+    reason = (
+        f"{time.column} of a row of {time.table} cannot be read and {instead}; the rest is saved"
+    )
+    return Lost(None, reason, time.session_id, agent_id=time.agent_id)
 
 
 def _scratch_beside(target: Path) -> tempfile.TemporaryDirectory[str]:

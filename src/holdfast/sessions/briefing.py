@@ -47,6 +47,7 @@ from holdfast.sessions.tasks import all_tasks
 from holdfast.state.documented import documented
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
+from holdfast.stores.readable import read_checkpoints
 from holdfast.workspace.base import Change
 from holdfast.workspace.repository import Repository, read_git_state, read_head
 
@@ -73,6 +74,7 @@ class _Look:
     around: Surroundings
     checkpoint: Checkpoint | None
     lineage: list[Ancestor] = field(default_factory=list)
+    unreadable: dict[str, IntegrityError] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     context: dict[str, Any] = field(default_factory=dict)
     memory: list[MemoryRefReport] = field(default_factory=list)
@@ -115,6 +117,12 @@ class _Look:
     def _content_reasons(self, tools: Tools) -> Iterator[Reason]:
         if tools is None:
             self.unchecked["tools"] = "nobody said which there are"
+        for checkpoint_id, error in self.unreadable.items():
+            yield Reason(
+                "checkpoint_unreadable",
+                f"checkpoint {checkpoint_id} cannot be read: {error}",
+                subject=checkpoint_id,
+            )
         if self.checkpoint is None:
             return
         try:
@@ -314,10 +322,15 @@ def _look(store: Store, record: SessionRecord, around: Surroundings, head: str |
         for one in (record, *(ancestor.record for ancestor in lineage))
     ]
     # The first that has any: a session that has saved nothing goes on from the one before it.
-    found = (first(store.list_checkpoints(query)) for query in queries)
-    latest = next((one for one in found if one is not None), None)
-    checkpoint = None if latest is None else Checkpoint.of(latest, store)
-    return _Look(store, record, around, checkpoint, lineage)
+    checkpoint = None
+    unreadable: dict[str, IntegrityError] = {}
+    for query in queries:
+        found, damaged = read_checkpoints(store, query)
+        unreadable |= damaged
+        if found:
+            checkpoint = Checkpoint.of(found[0], store)
+            break
+    return _Look(store, record, around, checkpoint, lineage, unreadable)
 
 
 def _ancestors(store: Store, record: SessionRecord) -> Iterator[Ancestor]:

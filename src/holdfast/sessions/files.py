@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from os import PathLike
@@ -20,7 +20,6 @@ from typing import Any, Final
 from holdfast.bundle.container import Sink
 from holdfast.config import WorkspaceSettings, load_config
 from holdfast.errors import (
-    IntegrityError,
     InvalidIdentifier,
     PackMissing,
     SnapshotCorrupt,
@@ -32,6 +31,7 @@ from holdfast.errors import (
 from holdfast.model import CheckpointQuery, CheckpointRecord, PackReport
 from holdfast.sessions.packs import find_damaged_packs, unpack_all
 from holdfast.stores.base import Store
+from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.workspace.base import (
     MB,
     GitState,
@@ -423,14 +423,7 @@ class ProjectFiles:
 
 def all_records(store: Store) -> list[CheckpointRecord]:
     """List all checkpoints that can be opened; the others are told of by the store's own verification."""
-    try:
-        return store.list_checkpoints(CheckpointQuery())
-    except IntegrityError:
-        found: list[CheckpointRecord] = []
-        for checkpoint_id in store.iter_checkpoint_ids():
-            with suppress(IntegrityError):
-                found += store.list_checkpoints(CheckpointQuery(id=checkpoint_id))
-        return found
+    return list_readable_checkpoints(store, CheckpointQuery())
 
 
 def storable(path: str) -> str | bytes:

@@ -17,6 +17,7 @@ from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_record_anywhere
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.stores import Store
+from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.workspace.base import SavedFile, Skipped
 from holdfast.workspace.git import Workspace
 
@@ -53,7 +54,8 @@ class StoredCheckpoints(ABC):
         Those of one session, whose id must be given in full, or of all; in every namespace.
         """
         query = CheckpointQuery(session_id, quarantined=True)
-        return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
+        found = list_readable_checkpoints(self._store, query)
+        return [Checkpoint.of(one, self._store) for one in found]
 
     def diff(
         self,

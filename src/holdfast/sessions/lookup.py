@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from holdfast.errors import AmbiguousReference, CheckpointNotFound, SessionNotFound
+from holdfast.errors import (
+    AmbiguousReference,
+    CheckpointNotFound,
+    IntegrityError,
+    SessionNotFound,
+)
 from holdfast.ids import (
     MIN_PREFIX,
     NAME_BYTES,
@@ -18,7 +23,7 @@ from holdfast.ids import (
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, SessionRecord
 from holdfast.stores.base import Store
-from holdfast.stores.readable import list_readable
+from holdfast.stores.readable import list_readable, list_readable_checkpoints, read_checkpoints
 
 _SUGGEST_FROM = 500
 
@@ -47,6 +52,39 @@ def get_session_record(store: Store, reference: str) -> SessionRecord:
 
 def get_checkpoint_record(store: Store, session_id: str, reference: str) -> CheckpointRecord:
     """Return a checkpoint of the session by name, id, label, or the beginning of its id."""
+    for query in _queries(session_id, reference):
+        found = store.list_checkpoints(query)
+        if len(found) > 1:
+            names = [f"{one.id} ({one.name})" for one in found]
+            raise AmbiguousReference(_several("checkpoints", reference, names))
+        if found:
+            return found[0]
+    query = CheckpointQuery(session_id, namespace="", limit=_SUGGEST_FROM)
+    listed = list_readable_checkpoints(store, query)
+    raise CheckpointNotFound(
+        f"session {session_id} has no checkpoint {reference!r}"
+        f"{_near(reference, [one.name for one in listed])}. "
+        f"`holdfast log {session_id}` lists them all."
+    )
+
+
+def find_unreadable_checkpoints(
+    store: Store, session_id: str, reference: str | None = None, *, limit: int | None = None
+) -> dict[str, IntegrityError]:
+    """Return the ids of a session's checkpoints whose rows cannot be read, each with the reason.
+
+    With a ``reference``, as for `get_checkpoint_record`, of those that it means. With ``limit`` only the
+    newest are looked at; if one of those cannot be read, all are.
+    """
+    queries = [CheckpointQuery(session_id, namespace="", limit=limit)]
+    if reference is not None:
+        queries = _queries(session_id, reference)
+    found = (read_checkpoints(store, query)[1] for query in queries)
+    return next(filter(None, found), {})
+
+
+def _queries(session_id: str, reference: str) -> list[CheckpointQuery]:
+    """Return what a reference may mean, the likeliest first."""
     check_text(reference, "checkpoint", NAME_BYTES)
     ours = CheckpointQuery(session_id, namespace="", limit=10)
     queries = [replace(ours, name=reference)]
@@ -55,19 +93,7 @@ def get_checkpoint_record(store: Store, session_id: str, reference: str) -> Chec
     queries.append(replace(ours, label=reference))
     if _begins_uuid(reference):
         queries.append(replace(ours, id_prefix=reference))
-    for query in queries:
-        found = store.list_checkpoints(query)
-        if len(found) > 1:
-            names = [f"{one.id} ({one.name})" for one in found]
-            raise AmbiguousReference(_several("checkpoints", reference, names))
-        if found:
-            return found[0]
-    listed = store.list_checkpoints(replace(ours, limit=_SUGGEST_FROM))
-    raise CheckpointNotFound(
-        f"session {session_id} has no checkpoint {reference!r}"
-        f"{_near(reference, [one.name for one in listed])}. "
-        f"`holdfast log {session_id}` lists them all."
-    )
+    return queries
 
 
 def get_record_anywhere(store: Store, checkpoint_id: str) -> CheckpointRecord:

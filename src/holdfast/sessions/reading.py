@@ -22,10 +22,11 @@ from holdfast.redaction import Placeholder
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import context_of_files
 from holdfast.sessions.held import HeldSession, Surroundings
-from holdfast.sessions.lookup import get_checkpoint_record
+from holdfast.sessions.lookup import find_unreadable_checkpoints, get_checkpoint_record
 from holdfast.sessions.tasks import all_tasks, completed_tasks
 from holdfast.state.documented import documented
 from holdfast.stores.base import Store, first
+from holdfast.stores.readable import list_readable_checkpoints, read_checkpoints
 
 
 class ReadingSession(HeldSession):
@@ -94,7 +95,10 @@ class ReadingSession(HeldSession):
         retention_class: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> list[Checkpoint]:
-        """List checkpoints, newest first. No payload is read until a ``state`` is asked for."""
+        """List checkpoints, newest first. No payload is read until a ``state`` is asked for.
+
+        Those whose rows cannot be read are left out; see `unreadable_checkpoints`.
+        """
         query = CheckpointQuery(
             self.id,
             namespace="",
@@ -104,7 +108,18 @@ class ReadingSession(HeldSession):
             limit=limit,
         )
         with collection_paused():
-            return [Checkpoint.of(one, self._store) for one in self._store.list_checkpoints(query)]
+            found = list_readable_checkpoints(self._store, query)
+            return [Checkpoint.of(one, self._store) for one in found]
+
+    def unreadable_checkpoints(
+        self, reference: str | None = None, *, limit: int | None = None
+    ) -> dict[str, IntegrityError]:
+        """Return the ids of checkpoints whose rows cannot be read, each with the reason.
+
+        A ``reference`` is a name, a label, an id or its beginning: only those that it means. With ``limit``
+        only the newest are looked at; if one of those cannot be read, all are.
+        """
+        return find_unreadable_checkpoints(self._store, self.id, reference, limit=limit)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -203,6 +218,7 @@ class ReadingSession(HeldSession):
         if reference is not None:
             self.load_checkpoint(reference, force=force)
             return
+        self._quarantine_unreadable()
         passed_over: set[str] = set()
         while (latest := self._find_latest(resumable=True)) is not None:
             try:
@@ -213,22 +229,29 @@ class ReadingSession(HeldSession):
                 passed_over.add(latest.id)
                 self._pass_over(latest, error)
                 continue
-            self._tell_unused(
-                [one for one in self._unused(latest.seq) if one.id not in passed_over]
-            )
+            unused, unreadable = self._unused(latest.seq)
+            self._tell_unused([one for one in unused if one.id not in passed_over])
+            self._tell_unreadable(unreadable)
             self.log("info", f"resumed from {latest.name}", data={"checkpoint": latest.id})
             return
-        if unused := self._unused():
+        unused, unreadable = self._unused()
+        if unused or unreadable:
+            shown = _shown(unused) if unused else _shown_ids(unreadable)
             raise CheckpointQuarantined(
-                f"session {self.id} has no good checkpoint to go on from: {_shown(unused)} failed "
+                f"session {self.id} has no good checkpoint to go on from: {shown} failed "
                 f"verification. Nothing was changed or removed; {_RELEASED}"
             )
 
-    def _unused(self, after_seq: int = 0) -> list[CheckpointRecord]:
-        """Return what would be gone on from if it had not failed verification, newest first."""
+    def _unused(
+        self, after_seq: int = 0
+    ) -> tuple[list[CheckpointRecord], dict[str, IntegrityError]]:
+        """Return what would be gone on from if it had not failed verification, newest first.
+
+        Beside it stand those whose rows cannot be read: nobody knows what of them would be.
+        """
         query = CheckpointQuery(self.id, namespace="", quarantined=True)
-        found = self._store.list_checkpoints(query)
-        return [one for one in found if one.resumable and one.seq > after_seq]
+        found, unreadable = read_checkpoints(self._store, query)
+        return [one for one in found if one.resumable and one.seq > after_seq], unreadable
 
     def _tell_unused(self, unused: list[CheckpointRecord]) -> None:
         """Say what had failed verification before this resume, and was passed over now."""
@@ -238,6 +261,23 @@ class ReadingSession(HeldSession):
                 f"{_RELEASED}"
             )
             self.log("warning", self._notices[-1], data={"quarantined": unused[0].id})
+
+    def _quarantine_unreadable(self) -> None:
+        """Keep checkpoints whose rows cannot be read from standing before one that can be gone on from."""
+        query = CheckpointQuery(self.id, namespace="", resumable=True, limit=1)
+        found, unreadable = read_checkpoints(self._store, query)
+        if unreadable and not found:
+            raise next(iter(unreadable.values()))
+        self._store.quarantine(unreadable)
+
+    def _tell_unreadable(self, unreadable: dict[str, IntegrityError]) -> None:
+        if unreadable:
+            why = next(iter(unreadable.values()))
+            self._notices.append(
+                f"{_shown_ids(unreadable)} cannot be read and was passed over ({why}). It is in quarantine, "
+                f"and nothing was removed"
+            )
+            self.log("warning", self._notices[-1], data={"quarantined": next(iter(unreadable))})
 
     def _pass_over(self, damaged: CheckpointRecord, error: IntegrityError) -> None:
         """Keep a damaged checkpoint from being used, and say so: there is a good one before it."""
@@ -278,3 +318,7 @@ def _shown(unused: list[CheckpointRecord]) -> str:
     """Return the newest of some checkpoints by its name, and how many others there are."""
     others = f", like {len(unused) - 1} before it," if len(unused) > 1 else ""
     return f"checkpoint {unused[0].name!r}{others}"
+
+
+def _shown_ids(unreadable: dict[str, IntegrityError]) -> str:
+    return f"checkpoint {', '.join(unreadable)}"

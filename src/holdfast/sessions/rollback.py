@@ -31,6 +31,7 @@ from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, ProjectFiles, path_from, paths_written, storable
 from holdfast.sessions.guarded import is_kept_for_guard
 from holdfast.stores.base import Store, first
+from holdfast.stores.readable import list_readable_checkpoints, read_checkpoints
 from holdfast.workspace.base import Change, RestoreReport, Snapshot, readable
 
 if TYPE_CHECKING:
@@ -232,9 +233,10 @@ class Rollbacks:
 
     def settle(self) -> None:
         """Store the landing of a rollback that was killed after its files had begun to change."""
-        latest = first(
-            self._store.list_checkpoints(CheckpointQuery(self._session_id, namespace="", limit=1))
-        )
+        query = CheckpointQuery(self._session_id, namespace="", limit=1)
+        found, unreadable = read_checkpoints(self._store, query)
+        # What cannot be read may be what the rollback has stored since.
+        latest = None if unreadable else first(found)
         facts = _facts(latest) if latest is not None else None
         if latest is None or facts is None or facts["phase"] != "safety" or self._files is None:
             return
@@ -423,7 +425,8 @@ class Rollbacks:
     def _nearest_good(self, bad: CheckpointRecord) -> str:
         """Return a sentence that names the nearest checkpoint that can be restored."""
         query = CheckpointQuery(self._session_id, namespace="", limit=_LOOKED_AT)
-        others = [one for one in self._store.list_checkpoints(query) if one.id != bad.id]
+        listed = list_readable_checkpoints(self._store, query)
+        others = [one for one in listed if one.id != bad.id]
         for record in sorted(others, key=lambda one: abs(one.seq - bad.seq)):
             try:
                 if self._store.load(record.id) is None:

@@ -15,6 +15,7 @@ from holdfast.errors import (
     AlreadyResumed,
     CheckpointProtected,
     HoldfastError,
+    IntegrityError,
     InvalidFilter,
     SessionNotFound,
     SessionNotHeld,
@@ -39,6 +40,7 @@ from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks, left_alone_notes
 from holdfast.sessions.stepping import SteppingSession
+from holdfast.sessions.upkeep import why_protected
 from holdfast.stores.base import Store, first
 from holdfast.stores.chain import breaks
 from holdfast.stores.checks import as_utc
@@ -311,10 +313,21 @@ class Session(SteppingSession):
     # Changing ----------------------------------------------------------------------------
 
     def delete_checkpoint(self, reference: str, *, force: bool = False) -> None:
-        """Remove a checkpoint. Pinned and feature checkpoints need ``force``."""
-        record = get_checkpoint_record(self._store, self.id, reference)
-        if (record.pinned or record.retention_class == "feature") and not force:
-            why = "pinned" if record.pinned else "permanent (class feature)"
+        """Remove a checkpoint.
+
+        Pinned and feature checkpoints need ``force``, and so do those that others are computed from. One whose
+        row cannot be read is of no use to anybody, and goes when it is named.
+        """
+        try:
+            record = get_checkpoint_record(self._store, self.id, reference)
+        except IntegrityError:
+            unreadable = list(self.unreadable_checkpoints(reference))
+            if len(unreadable) != 1:
+                raise
+            self._store.delete_checkpoints(unreadable, fence=self._fence())
+            return
+        why = None if force else why_protected(self._store, record)
+        if why is not None:
             raise CheckpointProtected(
                 f"checkpoint {record.name!r} is {why}; nothing was removed. Use force to delete it"
             )

@@ -23,7 +23,7 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, Session
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.manager import SessionManager
 from holdfast.stores.base import first
-from holdfast.stores.readable import read_sessions
+from holdfast.stores.readable import list_readable_checkpoints, read_sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,8 @@ class _Known:
         self.latest = cache(self._latest)
 
     def _latest(self, session_id: str) -> CheckpointRecord | None:
-        return first(self._store.list_checkpoints(CheckpointQuery(session_id, "", limit=1)))
+        query = CheckpointQuery(session_id, "", limit=1)
+        return first(list_readable_checkpoints(self._store, query))
 
     def _last_error(self, session_id: str, key: str | None = None) -> LogRecord | None:
         found = self._store.list_logs(session_id, level="error", key=key, newest=True, limit=1)
@@ -208,7 +209,7 @@ class _Known:
         query = CheckpointQuery(
             session_id, namespace, resumable=None if thread else True, quarantined=False, limit=1
         )
-        good = first(self._store.list_checkpoints(query))
+        good = first(list_readable_checkpoints(self._store, query))
         return Quarantine(session_id, namespace, tuple(bad), good, thread)
 
     def _is_thread(self, session_id: str) -> bool:

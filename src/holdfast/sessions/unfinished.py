@@ -10,7 +10,7 @@ from holdfast.model import CheckpointQuery, Lease, SessionQuery, SessionRecord, 
 from holdfast.sessions.held import Surroundings
 from holdfast.stores import Store
 from holdfast.stores.base import first
-from holdfast.stores.readable import list_readable
+from holdfast.stores.readable import list_readable, list_readable_checkpoints
 from holdfast.workspace.repository import read_git_state
 
 MAX_RECOVERIES: Final = 5
@@ -93,7 +93,7 @@ def latest_unfinished(
         return found[0]
     for record in found:
         query = CheckpointQuery(record.id, namespace="", limit=1)
-        latest = first(store.list_checkpoints(query))
+        latest = first(list_readable_checkpoints(store, query))
         if latest is None or latest.git_branch == git.branch:
             return record
     return found[0]

@@ -26,9 +26,10 @@ from holdfast.model import (
     SessionUsage,
     utc_now,
 )
-from holdfast.retention import Decision, Policy, plan_prune
+from holdfast.retention import Decision, Needs, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
+from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
 from holdfast.workspace.base import Usage
 
@@ -125,14 +126,50 @@ def prune(
         if value is not None and (type(value) is not int or value < 0):
             raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
     policy = policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
-    records = store.list_checkpoints(CheckpointQuery())
-    damaged = {one.id for one in store.list_checkpoints(CheckpointQuery(quarantined=True))}
-    decisions = plan_prune(records, policy, now=utc_now(), quarantined=damaged)
-    if not dry_run:
-        store.purge_expired()
-        going = [one.record.id for one in decisions if not one.keep]
-        store.delete_checkpoints(going, spare_restoring=True)
-    return decisions
+    # What cannot be read is decided about by nobody: it stays.
+    expired = _list_expired(store)
+    records = [*expired, *list_readable_checkpoints(store, CheckpointQuery())]
+    quarantined = list_readable_checkpoints(store, CheckpointQuery(quarantined=True))
+    damaged = {one.id for one in quarantined}
+    # What has expired is for the clock of the store to say.
+    now = max([utc_now(), *(one.expires_at for one in expired if one.expires_at is not None)])
+    decisions = plan_prune(records, policy, now=now, quarantined=damaged)
+    if dry_run:
+        return decisions
+    going = [one.record.id for one in decisions if not one.keep]
+    if store.delete_checkpoints(going, spare_restoring=True) == len(going):
+        return decisions
+    there = {*store.iter_checkpoint_ids(), *(one.id for one in _list_expired(store))}
+    return [
+        replace(one, keep=True, reason="being restored")
+        if not one.keep and one.record.id in there
+        else one
+        for one in decisions
+    ]
+
+
+def _list_expired(store: Store) -> list[CheckpointRecord]:
+    with suppress(IntegrityError):
+        return store.list_expired()
+    return []
+
+
+def why_protected(store: Store, record: CheckpointRecord) -> str | None:
+    """Return what speaks against deleting a checkpoint without force, or None."""
+    if record.pinned:
+        return "pinned"
+    if record.retention_class == "feature":
+        return "permanent (class feature)"
+    # Others are computed from a checkpoint by the name that another system gave it.
+    if record.external_id is None:
+        return None
+    query = CheckpointQuery(record.session_id, namespace=record.namespace)
+    line = list_readable_checkpoints(store, query)
+    needs = Needs(line)
+    for one in line:
+        if any(ancestor.id == record.id for ancestor in needs.of(one)):
+            return f"what delta channels of {one.name!r} are computed from"
+    return None
 
 
 def verify(

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from holdfast.closing import Closing
 from holdfast.errors import InvalidUrl
-from holdfast.model import Buffer, GcReport, Payload, SessionCopy, SessionRecord, Wait
+from holdfast.model import (
+    Buffer,
+    CheckpointRecord,
+    GcReport,
+    Payload,
+    SessionCopy,
+    SessionRecord,
+    Wait,
+)
 from holdfast.state.refs import digest_of
 from holdfast.stores.base_checkpoints import CheckpointStore, first
 from holdfast.stores.base_packs import PackStore
@@ -145,6 +153,10 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
         raise InvalidUrl(f"{self.url} is gone when its process ends; there is nothing to seal anew")
 
     # Upkeep ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def list_expired(self) -> list[CheckpointRecord]:
+        """List what `purge_expired` would remove, newest first: no other listing shows it."""
 
     @abstractmethod
     def purge_expired(self) -> int:

@@ -306,17 +306,21 @@ class MemoryCheckpoints(MemorySessions):
         for session_id in {one.record.session_id for one in checkpoints}:
             self._fence(self._sessions[session_id], fence)
 
+    def list_expired(self) -> list[CheckpointRecord]:
+        with self._open():
+            found = [checkpoint_record(one) for one in self._expired()]
+            return sorted(found, key=lambda one: one.seq, reverse=True)
+
     def purge_expired(self) -> int:
         with self._open():
-            now = self._now()
-            expired = [
-                checkpoint
-                for checkpoint in self._checkpoints.values()
-                if not visible(checkpoint.record, now)
-            ]
+            expired = self._expired()
             for checkpoint in expired:
                 self._forget(checkpoint)
             return len(expired)
+
+    def _expired(self) -> list[Checkpoint]:
+        now = self._now()
+        return [one for one in self._checkpoints.values() if not visible(one.record, now)]
 
     def iter_checkpoint_ids(self) -> Iterator[str]:
         with self._open():

@@ -235,6 +235,9 @@ class PostgresStore(
 
     # Upkeep ----------------------------------------------------------------------------------
 
+    def list_expired(self) -> list[CheckpointRecord]:
+        return [parse_checkpoint(row) for row in self._rows("checkpoints.expired", again=True)]
+
     def purge_expired(self) -> int:
         [(count,)] = self._rows("checkpoints.purge_expired")
         return int(count)

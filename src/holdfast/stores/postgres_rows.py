@@ -130,7 +130,7 @@ def parse_checkpoint(row: Row) -> CheckpointRecord:
         metadata, created_at = loaded(row[23]), known(utc(row[24]))
     except StateCorrupt as error:
         raise StateCorrupt(
-            f"the row of checkpoint '{row[0]}' ({row[5]!r}) of session {row[1]!r} cannot be understood "
+            f"the row of checkpoint '{row[0]}' ({row[7]!r}) of session {row[1]!r} cannot be understood "
             f"({error}). Nothing was changed"
         ) from error
     return CheckpointRecord(

@@ -1,12 +1,15 @@
-"""Sessions that can be read, beside some that cannot: one damaged row hides none of the others.
+"""Sessions and checkpoints that can be read, beside some that cannot: one damaged row hides none of the others.
 
-A store reads all rows of a listing or none. Only when that fails is each session asked for by itself.
+A store reads all rows of a listing or none. Only when that fails is each row asked for by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from holdfast.errors import IntegrityError
-from holdfast.model import SessionQuery, SessionRecord
+from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, SessionRecord
 from holdfast.state.codec import dump_document
 from holdfast.stores.base import Store
 from holdfast.stores.memory_tables import has_values, wanted_values
@@ -45,6 +48,39 @@ def find_unreadable(store: Store, *, limit: int | None = None) -> dict[str, Inte
     With ``limit`` only the newest are looked at; if one of those cannot be read, all are.
     """
     return read_sessions(store, SessionQuery(limit=limit))[1]
+
+
+def read_checkpoints(
+    store: Store, query: CheckpointQuery
+) -> tuple[list[CheckpointRecord], dict[str, IntegrityError]]:
+    """List checkpoints as `Store.list_checkpoints` does, and name those that cannot be read, with the reason."""
+    try:
+        return store.list_checkpoints(query), {}
+    except IntegrityError:
+        found: list[CheckpointRecord] = []
+        unreadable: dict[str, IntegrityError] = {}
+    for checkpoint_id in _ids(store, query):
+        try:
+            found += store.list_checkpoints(replace(query, id=checkpoint_id, limit=None))
+        except IntegrityError as error:
+            unreadable[checkpoint_id] = error
+    found.sort(key=lambda one: one.seq, reverse=True)
+    return found[: query.limit], unreadable
+
+
+def list_readable_checkpoints(store: Store, query: CheckpointQuery) -> list[CheckpointRecord]:
+    """List checkpoints, less those that cannot be read."""
+    return read_checkpoints(store, query)[0]
+
+
+def _ids(store: Store, query: CheckpointQuery) -> Iterable[str]:
+    """Name the checkpoints among which a query looks, without reading any of them."""
+    if query.id is not None:
+        return [query.id]
+    if query.session_id is None:
+        return store.iter_checkpoint_ids()
+    chain = store.read_chain(query.session_id)
+    return () if chain is None else [*(one.checkpoint_id for one in chain.links), *chain.unlinked]
 
 
 def _fits(record: SessionRecord, query: SessionQuery, continued: set[str | None]) -> bool:

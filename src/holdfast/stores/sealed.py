@@ -12,10 +12,12 @@ plain text already is not sealed afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.model import GcReport, Wait
+from holdfast.errors import IntegrityError
+from holdfast.model import CheckpointRecord, GcReport, Wait
 from holdfast.stores.sealed_transfer import SealedTransfer
 
 if TYPE_CHECKING:
@@ -44,6 +46,16 @@ class SealedStore(SealedTransfer):
         return self.inner.reseal_checkpoints(session_id, change, look_only=look_only)
 
     # Upkeep ----------------------------------------------------------------------------------
+
+    def list_expired(self) -> list[CheckpointRecord]:
+        return [self._named(one) for one in self.inner.list_expired()]
+
+    def _named(self, record: CheckpointRecord) -> CheckpointRecord:
+        """Open a checkpoint that nobody reads any more; what does not open is left out."""
+        try:
+            return self.rows.opened_checkpoint(record)
+        except IntegrityError:
+            return replace(record, description=None, metadata=None)
 
     def purge_expired(self) -> int:
         return self.inner.purge_expired()

@@ -310,6 +310,10 @@ class SqliteCheckpoints(SqliteSessions):
 
         return self._file.write(delete)
 
+    def list_expired(self) -> list[CheckpointRecord]:
+        found = self._rows("checkpoints.expired", (self.tenant, self._clock()))
+        return [rows.checkpoint(row) for row in found]
+
     def purge_expired(self) -> int:
         def purge(connection: apsw.Connection) -> int:
             gone = all_rows(connection, "checkpoints.purge_expired", (self.tenant, self._clock()))

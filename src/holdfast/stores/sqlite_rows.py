@@ -84,6 +84,14 @@ def _stamped_if_any(text: str | None) -> datetime | None:
     return None if text is None else _stamped(text)
 
 
+def _stamped_or_none(text: str) -> datetime | None:
+    """Read a time that no link is of and nothing goes by: the next restore sets it anew."""
+    try:
+        return _stamped(text)
+    except ValueError:
+        return None
+
+
 def _odd(error: Exception, which: str = "a row") -> StateCorrupt:
     return StateCorrupt(
         f"{which} cannot be understood ({error}). Nothing was changed; holdfast doctor --salvage saves "
@@ -149,11 +157,11 @@ def checkpoint(row: Row) -> CheckpointRecord:
             values[22] = _stamped(row[22])
         values[24] = _stamped(row[24])
         if row[25] is not None:
-            values[25] = _stamped(row[25])
+            values[25] = _stamped_or_none(row[25])
         if row[23] is not None:
             values[23] = load_document(row[23])
     except _UNREADABLE as error:
-        which = f"the row of checkpoint {row[0]!r} ({row[5]!r}) of session {row[1]!r}"
+        which = f"the row of checkpoint {row[0]!r} ({row[7]!r}) of session {row[1]!r}"
         raise _odd(error, which) from error
     # A frozen dataclass sets its fields by name, one slow call each; their slots are set at once.
     record = object.__new__(CheckpointRecord)

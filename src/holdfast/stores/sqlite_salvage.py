@@ -2,7 +2,8 @@
 
 Nothing is repaired in place: the damaged file is copied with its log, and only the copy is opened. Rows
 are read in ranges, and a range that cannot be read is halved until what is damaged stands alone. The
-new file has the present schema with all its checks, so a row that makes no sense is not taken over.
+new file has the present schema with all its checks, so a row that makes no sense is not taken over. A time that cannot be
+read costs no row, unless the row's link in its chain is of that time too: what the row proves is not in it.
 Statements are made of the names in that schema, never of one that stands in the damaged file.
 
 What refers to something that was lost is made whole where that invents nothing: a session whose row is
@@ -11,11 +12,11 @@ gone, but whose checkpoints are there, comes back as *interrupted* and of an unk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import apsw
 
@@ -36,6 +37,10 @@ _ROWS_PER_PAGE: Final = 200
 _MOST_FAILURES: Final = 100_000
 # How the names of columns with times end.
 _TIMES: Final = ("_at", "_until", "_since")
+# Times that a link of the chain is of: with another one there the row would not fit it.
+_CHAINED: Final = {("session_checkpoints", "created_at"), ("session_checkpoints", "expires_at")}
+# Times that say by being there that something happened or is so, whenever that was.
+_MARKS: Final = frozenset({"consumed_at", "quarantined_at", "lease_since", "lease_expires_at"})
 
 
 @dataclass(slots=True)
@@ -47,6 +52,17 @@ class Salvaged:
     # Of checkpoints whose rows cannot be read an index may still know the ids.
     lost_checkpoints: list[str] = field(default_factory=list)
     remade_sessions: list[str] = field(default_factory=list)
+    mended: list[MendedTime] = field(default_factory=list)
+
+
+class MendedTime(NamedTuple):
+    """A time that could not be read, and what its row, which was taken over, says instead."""
+
+    table: str
+    column: str
+    session_id: str | None
+    agent_id: str | None
+    instead: str | None
 
 
 def salvage_rows(source: Path, target: Path) -> Salvaged:
@@ -157,15 +173,17 @@ def _fill(damaged: apsw.Connection, connection: apsw.Connection, found: Salvaged
         marks = ", ".join("?" * len(columns))
         insert = SQL["sqlite.salvage.add"].format(table=table, columns=names, values=marks)
         taken = lost = 0
-        times = [at for at, column in enumerate(columns) if column.endswith(_TIMES)]
+        times = _Times(table, connection.pragma("table_info", table))
         agents = [at for at, column in enumerate(columns) if column == "agent_id"]
         for row in _rows(damaged, table, names, _indexes(connection, table)):
+            mended = None if row is None else times.mended(row)
             try:
-                if row is None or not _makes_sense(row, times, agents):
+                if mended is None or not _has_agents(mended.row, agents):
                     lost += 1
                     continue
-                connection.execute(insert, row)
+                connection.execute(insert, mended.row)
                 taken += 1
+                found.mended += mended.times
             except apsw.Error:
                 lost += 1
         found.taken[table] = taken
@@ -241,11 +259,52 @@ def add_seal(path: Path, tenant: str, seal: str) -> None:
         file.close()
 
 
-def _makes_sense(row: tuple[Any, ...], times: list[int], agents: list[int]) -> bool:
-    """Whether a row has times and agents where it should: the database itself does not look."""
-    return all(_is_time(row[at]) for at in times) and all(
-        isinstance(row[at], str) and is_uuid(row[at]) for at in agents
-    )
+class _Mended(NamedTuple):
+    row: tuple[Any, ...]
+    times: list[MendedTime]
+
+
+class _Times:
+    """The columns of a table that have times, or nothing: the database itself does not look."""
+
+    def __init__(self, table: str, columns: Iterable[tuple[Any, ...]]) -> None:
+        # As SQLite tells of columns: number, name, type, whether something must be there.
+        described = [(column[1], bool(column[3])) for column in columns]
+        self._table = table
+        self._names = [name for name, _ in described]
+        self._at = {
+            at: required or name in _MARKS
+            for at, (name, required) in enumerate(described)
+            if name.endswith(_TIMES)
+        }
+
+    def mended(self, row: tuple[Any, ...]) -> _Mended | None:
+        """Return a row whose times can all be read, or None where its link proves another one."""
+        odd = [at for at in self._at if not _is_time(row[at])]
+        if not odd:
+            return _Mended(row, [])
+        if any((self._table, self._names[at]) in _CHAINED for at in odd):
+            return None
+        readable = [row[at] for at in self._at if at not in odd and row[at] is not None]
+        some = min(readable, default=stamp(utc_now()))
+        values = list(row)
+        for at in odd:
+            values[at] = some if self._at[at] else None
+        whose = self._whose(row)
+        return _Mended(
+            tuple(values),
+            [MendedTime(self._table, self._names[at], *whose, values[at]) for at in odd],
+        )
+
+    def _whose(self, row: tuple[Any, ...]) -> tuple[str | None, str | None]:
+        named = dict(zip(self._names, row, strict=True))
+        if self._table == "agents":
+            return None, named["id"]
+        return named["id"] if self._table == "sessions" else named.get("session_id"), None
+
+
+def _has_agents(row: tuple[Any, ...], agents: list[int]) -> bool:
+    return all(isinstance(row[at], str) and is_uuid(row[at]) for at in agents)
 
 
 def _is_time(value: Any) -> bool:

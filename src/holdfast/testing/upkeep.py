@@ -62,7 +62,9 @@ class UpkeepContract(Contract):
                 checkpoint(owner.id, name, contents=[name.encode() * 99], expires_at=expires_at)
             )
         store.put(checkpoint(owner.id, "d"))
+        assert [one.name for one in store.list_expired()] == ["b", "a"]
         assert store.purge_expired() == 2
+        assert store.list_expired() == []
         assert store.purge_expired() == 0
         assert stored(store, owner.id) == ["d", "c"]
         assert store.gc().chunks == 2

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -20,6 +21,7 @@ from langgraph.graph import END, START, StateGraph
 from holdfast import SessionManager
 from holdfast.errors import (
     CheckpointBusy,
+    CheckpointProtected,
     ForeignSession,
     InvalidFilter,
     SessionExists,
@@ -440,6 +442,51 @@ class TestThreads:
         everything, capped = histories
         assert capped == everything[: len(capped)]
         assert capped[0][1] == {"notes": [w for n in range(5) for w in (f"asked {n}", "answer")]}
+
+    @pytest.mark.parametrize(
+        "bound", [{"keep": 1}, {"max_age": timedelta(0)}, {"max_bytes": 0}], ids=lambda one: [*one]
+    )
+    def test_pruning_all_sessions_leaves_a_delta_channel_whole(self, url: str, bound: Any) -> None:
+        with SessionManager.open(url, workspace=False) as manager, HoldfastSaver(manager) as saver:
+            graph = notes_graph(saver)
+            for number in range(5):
+                graph.invoke({"notes": [f"asked {number}"]}, at())
+            graph.update_state(at(), {"notes": ["not stored whole"]})
+            before = graph.get_state(at()).values
+            decisions = manager.prune(**bound)
+            assert {one.keep for one in decisions} == {True, False}
+            assert graph.get_state(at()).values == before
+
+    def test_one_checkpoint_travels_with_what_it_is_computed_from(
+        self, url: str, tmp_path: Path
+    ) -> None:
+        with SessionManager.open(url, workspace=False) as manager, HoldfastSaver(manager) as saver:
+            graph = notes_graph(saver)
+            for number in range(5):
+                graph.invoke({"notes": [f"asked {number}"]}, at())
+            graph.update_state(at(), {"notes": ["not stored whole"]})
+            before = graph.get_state(at()).values
+            latest = manager.get_session("t").latest_checkpoint().id
+            report = manager.export_session("t", tmp_path / "t.tar", checkpoint=latest)
+            assert 1 < len(report.states) < len(ids(saver, at()))
+        elsewhere = str(tmp_path / "elsewhere.db")
+        with SessionManager.open(elsewhere, workspace=False) as manager:
+            manager.import_bundle(tmp_path / "t.tar")
+        with HoldfastSaver(elsewhere) as saver:
+            assert notes_graph(saver).get_state(at()).values == before
+
+    def test_what_others_are_computed_from_is_deleted_by_force_only(self, url: str) -> None:
+        counted: Any = {"counters_since_delta_snapshot": {"c": (1, 1)}}
+        with SessionManager.open(url, workspace=False) as manager, HoldfastSaver(manager) as saver:
+            saver.put(at(), checkpoint({}, "a"), {}, {})
+            saver.put(at(checkpoint_id="a"), checkpoint({}, "b"), counted, {})
+            newest, oldest = (one.id for one in manager.get_session("t").list_checkpoints())
+            session = manager.hold_session("t")
+            with pytest.raises(CheckpointProtected, match="delta channels"):
+                session.delete_checkpoint(oldest)
+            session.delete_checkpoint(newest)
+            session.delete_checkpoint(oldest)
+            assert ids(saver, at()) == []
 
     @pytest.mark.parametrize(
         "wrong",

@@ -9,17 +9,21 @@ from holdfast.cli.options import (
     Common,
     checkpoint_argument,
     chosen_checkpoint,
+    chosen_session,
     common_options,
     session_option,
     take_over_option,
 )
 from holdfast.cli.output import answer, columns, one_line, print_line, when
+from holdfast.errors import IntegrityError
 
 
 @click.command("delete", short_help="Delete a checkpoint.")
 @checkpoint_argument("checkpoint", required=True)
 @session_option
-@click.option("--force", is_flag=True, help="Also one that is pinned or of class feature.")
+@click.option(
+    "--force", is_flag=True, help="Also one that is pinned, of class feature, or needed by others."
+)
 @take_over_option
 @yes_option
 @common_options
@@ -38,16 +42,25 @@ def command(
     """
     check_can_ask(common, "delete", yes=yes)
     with common.open() as manager:
-        found = chosen_checkpoint(manager, session, checkpoint)
+        try:
+            found = chosen_checkpoint(manager, session, checkpoint)
+            name, id_, made = found.name, found.id, when(found.created_at)
+            session, document = found.session_id, columns(found)
+        except IntegrityError:
+            # Its row cannot be read; that it is of no use is known without.
+            chosen = chosen_session(manager, session)
+            unreadable = list(chosen.unreadable_checkpoints(checkpoint))
+            if len(unreadable) != 1:
+                raise
+            session, (id_,) = chosen.id, unreadable
+            name, made = checkpoint, "cannot be read"
+            document = {"id": id_, "session_id": session}
         if not yes:
-            print_line(
-                (one_line(found.name), "bold cyan"),
-                f"  {one_line(found.id)}  {when(found.created_at)}",
-            )
+            print_line((one_line(name), "bold cyan"), f"  {one_line(id_)}  {made}")
             confirm("Delete it?")
-        held = manager.hold_session(found.session_id, take_over=take_over)
-        held.delete_checkpoint(found.id, force=force)
+        held = manager.hold_session(session, take_over=take_over)
+        held.delete_checkpoint(id_, force=force)
     if common.json:
-        answer({"deleted": columns(found)})
+        answer({"deleted": document})
         return
-    print_line("deleted ", (one_line(found.name), "bold cyan"))
+    print_line("deleted ", (one_line(name), "bold cyan"))

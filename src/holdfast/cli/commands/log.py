@@ -17,7 +17,9 @@ from holdfast.cli.output import (
     one_line,
     print_line,
     print_table,
+    print_unreadable,
     size,
+    unreadable_document,
     when,
 )
 from holdfast.hooks.authorship import HOOK
@@ -61,6 +63,8 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
         forks = _forks(manager, found)
         quarantined = {one.id for one in manager.list_quarantined(chosen.id)}
         problem = found[0].files_problem if found else None
+        unreadable = chosen.unreadable_checkpoints(limit=limit)
+    print_unreadable(unreadable, "checkpoint")
     if common.json:
         rows = [
             {
@@ -72,7 +76,13 @@ def command(common: Common, session: str | None, limit: int | None) -> None:
             }
             for one in found
         ]
-        answer({"checkpoints": rows, "files_problem": problem})
+        answer(
+            {
+                "checkpoints": rows,
+                "unreadable": unreadable_document(unreadable),
+                "files_problem": problem,
+            }
+        )
         return
     if on_terminal():
         about = f"  {chosen.agent_type}, {chosen.status}"

@@ -58,8 +58,9 @@ def command(
 ) -> None:
     """Remove old checkpoints by the rules, with a reason each.
 
-    What must stay stays: pinned ones, the newest resumable one of each session, and the classes manual
-    and feature. `holdfast gc` frees the space afterwards.
+    What must stay stays: pinned ones, the newest resumable one of each session, the classes manual
+    and feature, and what others are computed from. What has expired goes, whatever it is. `holdfast gc` frees
+    the space afterwards.
 
     \b
     Examples:

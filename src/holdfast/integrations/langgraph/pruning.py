@@ -1,36 +1,26 @@
 """What may go when a thread is pruned: a pure decision over records.
 
-A delta channel stores the whole of its value now and then only; in between, a checkpoint needs its
-ancestors, their writes included, back to the last whole one. LangGraph counts in the metadata how long
-that is ago: a channel that is counted needs the parent, and one that is not counted there ends the walk.
+What is kept keeps the ancestors that its delta channels are computed from; `holdfast.retention` knows which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast.model import CheckpointRecord
-
-DELTA_COUNTERS: Final = "counters_since_delta_snapshot"
+from holdfast.retention import DELTA_COUNTERS, Needs
 
 
 def surplus(records: Sequence[CheckpointRecord], *, keep: Iterable[CheckpointRecord]) -> list[str]:
     """Return the ids of those records of one thread that neither are kept nor needed by the kept."""
-    by_name = {(one.namespace, one.external_id): one for one in records}
+    needs = Needs(records)
     needed: set[str] = set()
     for one in keep:
         needed.add(one.id)
-        channels = _unsaved(one)
-        while channels:
-            parent = by_name.get((one.namespace, one.parent_id))
-            if parent is None:
-                break
-            needed.add(parent.id)
-            channels &= _unsaved(parent)
-            one = parent
+        needed.update(ancestor.id for ancestor in needs.of(one))
     return [one.id for one in records if one.id not in needed]
 
 
@@ -53,8 +43,3 @@ def has_delta_channels(metadata: Any, values: Mapping[str, Any]) -> bool:
     return bool(metadata.get(DELTA_COUNTERS)) or any(
         isinstance(value, _DeltaSnapshot) for value in values.values()
     )
-
-
-def _unsaved(record: CheckpointRecord) -> set[str]:
-    counters = (record.metadata or {}).get(DELTA_COUNTERS)
-    return set(counters) if isinstance(counters, dict) else set()

@@ -343,6 +343,15 @@ RETURNING c.id;
 SELECT holdfast.remove_checkpoints(
     %(tenant)s, %(ids)s::uuid[], %(fence)s::bigint, %(spare_restoring)s, true);
 
+-- name: checkpoints.expired
+SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,
+    c.label, c.description, c.checkpoint_type, c.retention_class, c.run_id, c.version,
+    c.size_bytes, c.stored_bytes, c.git_branch, c.git_commit, c.git_uncommitted,
+    c.workspace_commit, c.resumable, c.pinned, c.expires_at, c.metadata::text, c.created_at, c.restored_at
+FROM holdfast.session_checkpoints AS c
+WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.expires_at <= now()
+ORDER BY c.seq DESC;
+
 -- name: checkpoints.purge_expired
 SELECT holdfast.remove_checkpoints(%(tenant)s, ARRAY(
     SELECT c.id FROM holdfast.session_checkpoints AS c

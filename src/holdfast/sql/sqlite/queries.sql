@@ -254,6 +254,13 @@ WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
     AND (NOT ? OR restoring_until IS NULL OR restoring_until <= ?)
 RETURNING session_id, id, seq, chain_number, chain_previous, chain_hash;
 
+-- name: checkpoints.expired
+SELECT id, session_id, agent_id, namespace, seq, external_id, parent_id, name, label, description,
+    checkpoint_type, retention_class, run_id, version, size_bytes, stored_bytes,
+    git_branch, git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at,
+    metadata, created_at, restored_at
+FROM session_checkpoints WHERE tenant = ? AND expires_at <= ? ORDER BY seq DESC;
+
 -- name: checkpoints.purge_expired
 DELETE FROM session_checkpoints WHERE tenant = ? AND expires_at <= ?
 RETURNING session_id, id, seq, chain_number, chain_previous, chain_hash;
