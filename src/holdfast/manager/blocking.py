@@ -319,7 +319,6 @@ class SyncCheckpointManager(Closing):
                 project_dir=self._root,
                 tenant=self._tenant,
                 create=create,
-                include=self._observer.paths(),
             )
         return self._opened
 
@@ -347,6 +346,8 @@ class SyncCheckpointManager(Closing):
                     raise self._none_yet()
                 self._start()
             with self._take() as session:
+                # Asked every time: files that fit the pattern come and go.
+                self._sessions(create=False).include(self._observer.paths())
                 session.settle()
                 yield session
                 self._show(session)

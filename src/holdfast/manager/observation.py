@@ -97,7 +97,10 @@ class Observer:
         )
 
     def paths(self) -> tuple[str, ...]:
-        """Return what is to be captured even where the project's rules ignore it."""
+        """Return what is to be captured now even where the project's rules ignore it.
+
+        Of files that are not there yet the usual ones: made later, they go again by a rollback.
+        """
         pattern = self._settings.progress
         found = set(self._progress_paths())
         if pattern.endswith(".*") and not _WILD & set(pattern[:-2]):
