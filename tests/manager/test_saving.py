@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -469,6 +471,32 @@ def test_processes_share_a_project_and_wait_for_each_other(project: Path) -> Non
     with SyncCheckpointManager(project) as manager:
         names = {one.name for one in manager.list_checkpoints()}
     assert names == {f"{name}-{n}" for name in "ab" for n in range(2)}
+
+
+def test_managers_of_one_process_wait_for_each_other(project: Path) -> None:
+    at_once: list[int] = []
+    saving: set[int] = set()
+
+    def save(manager: SyncCheckpointManager) -> list[str]:
+        def look() -> None:
+            saving.add(id(manager))
+            time.sleep(0.1)
+            at_once.append(len(saving))
+            saving.discard(id(manager))
+
+        manager.add_provider("look", look)
+        with manager.guard("risky") as guarded:
+            pass
+        return [manager.create_checkpoint("same").name, guarded.name]
+
+    with SyncCheckpointManager(project) as one, SyncCheckpointManager(project / "src") as two:
+        one.create_checkpoint("start")
+        complete(project, "auth-003")
+        with ThreadPoolExecutor(2) as threads:
+            assert list(threads.map(save, (one, two))) == [["same", "risky"]] * 2
+        names = [point.name for point in one.list_checkpoints()]
+    assert set(at_once) == {1}
+    assert sorted(names) == ["feature-auth-003", "risky", "risky", "same", "same", "start"]
 
 
 def test_projects_that_share_a_database_keep_their_own_checkpoints(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from holdfast.manager.folder import Folder, keep_out_of_git
 from holdfast.manager.guards import Guard, OnFailure, Verdict
 from holdfast.manager.observation import Observer, check_count
 from holdfast.manager.reports import Mode, Rollback, SessionStart, rollback_of
+from holdfast.manager.turns import turn_at
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.rollback import is_of_rollback
 
@@ -341,9 +342,12 @@ class SyncCheckpointManager(Closing):
         with self._lock:
             if create:
                 self._sessions(create=True)
-            if self._look() is None:
-                if not create:
-                    raise self._none_yet()
+            elif self._look() is None:
+                raise self._none_yet()
+            store = self._sessions(create=False).store
+        # First the turn, then the lock: whoever waits for a turn keeps nobody from looking.
+        with turn_at(store, self.session_id), self._lock:
+            if create and self._look() is None:
                 self._start()
             with self._take() as session:
                 # Asked every time: files that fit the pattern come and go.
