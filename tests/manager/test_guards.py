@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -330,3 +330,48 @@ def test_a_strategy_that_makes_no_sense_is_a_rollback_with_a_note(
         fail(project, Broken("first"))
     assert "on_failure could not tell" in raised.value.__notes__[0]
     assert files_of(project) == before
+
+
+async def _items() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.row("S4-14")
+@pytest.mark.parametrize("function", [lambda: (yield), _items], ids=["plain", "async"])
+def test_a_generator_function_is_refused_since_its_body_runs_after_the_call(
+    manager: SyncCheckpointManager, function: Callable[..., Any]
+) -> None:
+    with pytest.raises(InvalidIdentifier, match="generator function"):
+        manager.guard("items")(function)
+    assert manager.list_checkpoints() == []
+
+
+@pytest.mark.row("S4-14")
+@pytest.mark.parametrize("answer", ["skip", "retry"])
+def test_work_that_would_run_after_the_guard_is_stopped_and_refused(
+    project: Path, manager: SyncCheckpointManager, answer: Any
+) -> None:
+    started = []
+
+    async def later() -> None:
+        started.append("by nobody")
+
+    @manager.guard("wrapped", on_failure=lambda _: answer, verdict=lambda _: True)
+    def work() -> Any:
+        spoil(project)
+        return later()
+
+    @manager.guard("scheduled", on_failure=lambda _: answer)
+    def schedule() -> Any:
+        return asyncio.get_running_loop().create_task(later())
+
+    async def scenario() -> None:
+        with pytest.raises(InvalidIdentifier, match="async def"):
+            schedule()
+
+    before = files_of(project)
+    with pytest.raises(InvalidIdentifier, match="async def"):
+        work()
+    asyncio.run(scenario())
+    assert files_of(project) == before
+    assert started == []

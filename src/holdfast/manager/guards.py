@@ -75,7 +75,15 @@ class Guard:
     # A function ------------------------------------------------------------------------------
 
     def __call__(self, function: F) -> F:
-        """Guard every call of a function, plain or async."""
+        """Guard every call of a function, plain or async.
+
+        A generator's body runs after the call, when nothing is guarded any more, so it is refused.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidIdentifier(
+                "a guard cannot protect a generator function, whose body runs after the call; use "
+                "`with manager.guard(…)` where its items are asked for, or in its body"
+            )
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -105,7 +113,7 @@ class Guard:
         saved = self._begin()
         for left in reversed(range(self._attempts)):
             try:
-                result = function(*args, **kwargs)
+                result = _now(function(*args, **kwargs), "result")
                 self._judge(self._verdict and _now(self._verdict(result), "verdict"))
             except BaseException as error:
                 outcome = self._recover(saved, error, self._ask(error), left)
@@ -206,8 +214,7 @@ class Guard:
             raise VerdictFailed(f"{self._name!r} ended, but its verdict is that it failed")
 
     def _ask(self, error: BaseException) -> Strategy:
-        if self._on_failure is None or not isinstance(error, Exception):
-            # Ctrl-C, an exit or a cancellation are no question of strategy.
+        if self._on_failure is None or not _is_failure(error):
             return "rollback"
         try:
             return _checked(_now(self._on_failure(error), "on_failure"))
@@ -216,7 +223,7 @@ class Guard:
             return "rollback"
 
     async def _ask_async(self, error: BaseException) -> Strategy:
-        if self._on_failure is None or not isinstance(error, Exception):
+        if self._on_failure is None or not _is_failure(error):
             return "rollback"
         try:
             return _checked(await _awaited(self._on_failure(error)))
@@ -261,6 +268,15 @@ class Guard:
         )
 
 
+class _MustBeAwaited(InvalidIdentifier):
+    """Something to wait for came from where nobody waits: what it stands for would run unguarded."""
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Ctrl-C, an exit, a cancellation and work that would run unguarded are no question of strategy."""
+    return isinstance(error, Exception) and not isinstance(error, _MustBeAwaited)
+
+
 def _checked(strategy: Any) -> Strategy:
     if strategy not in STRATEGIES:
         raise InvalidIdentifier(f"it must be one of {', '.join(STRATEGIES)}, not {strategy!r}")
@@ -268,12 +284,13 @@ def _checked(strategy: Any) -> Strategy:
 
 
 def _now(value: Any, what: str) -> Any:
-    """Return what a callback answered, which must not be something to wait for."""
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()
-        raise InvalidIdentifier(f"an async {what} needs an async function or `async with`")
-    return value
+    """Return what was answered, which must not be something to wait for: that is stopped."""
+    if not inspect.isawaitable(value):
+        return value
+    stop = getattr(value, "close" if inspect.iscoroutine(value) else "cancel", None)
+    if stop is not None:
+        stop()
+    raise _MustBeAwaited(f"an async {what} needs an `async def` function or `async with`")
 
 
 async def _awaited(value: Any) -> Any:
