@@ -25,8 +25,10 @@ from holdfast.errors import (
     InvalidConfiguration,
     InvalidIdentifier,
     StoreClosed,
+    StoreUnavailable,
 )
 from holdfast.manager import SavePoint, SyncCheckpointManager, read_schema
+from holdfast.sessions import Session
 from tests.cli.conftest import CommandLine
 from tests.manager.conftest import complete, files_of, folders
 from tests.workspace.pictures import git, make_repository
@@ -370,6 +372,59 @@ def test_a_guard_notices_the_feature_that_its_block_completed(
     with manager.guard("work"):
         complete(project, "auth-003")
     assert [one.name for one in manager.list_checkpoints()] == ["feature-auth-003", "work"]
+
+
+@pytest.mark.row("S4-12")
+def test_names_that_cannot_be_stored_cost_no_checkpoint(
+    project: Path, manager: SyncCheckpointManager
+) -> None:
+    listed = project / "feature_list.json"
+    written = json.dumps([{"title": "half \ud83d", "passes": False}, {"id": "a\0b"}])
+    listed.write_text(written)
+    assert manager.create_checkpoint("one").feature_state["current"] == "half \\ud83d"
+
+    @manager.guard("work")
+    def work() -> str:
+        listed.write_text(written.replace("false", "true"))
+        return "the result"
+
+    assert work() == "the result"
+    (made,) = manager.list_checkpoints(type="feature")
+    assert made.name == "feature-half \\ud83d"
+    manager.rollback("one")
+    assert listed.read_text() == written
+
+
+@pytest.mark.row("S4-18")
+@pytest.mark.skipif(sys.platform != "linux", reason="names are text there")
+def test_a_progress_file_may_have_a_name_that_is_no_text(
+    project: Path, manager: SyncCheckpointManager
+) -> None:
+    path = os.path.join(os.fsencode(project), b"claude-progress.\xe9")
+    Path(os.fsdecode(path)).write_text("step 1")
+    saved = manager.create_checkpoint("one")
+    assert manager.get_state(saved.id)["progress_files"]["claude-progress.\\xe9"] == b"step 1"
+    Path(os.fsdecode(path)).write_text("step 2")
+    manager.rollback(saved.id)
+    assert Path(os.fsdecode(path)).read_text() == "step 1"
+
+
+def test_a_block_that_went_well_is_not_failed_by_what_cannot_be_saved_after_it(
+    project: Path, manager: SyncCheckpointManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @manager.guard("work")
+    def work() -> str:
+        complete(project, "auth-003")
+        monkeypatch.setattr(Session, "save_checkpoint", refuse)
+        return "the result"
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the disk is \udcff full")
+
+    assert work() == "the result"
+    with SessionManager.open(project_dir=project) as sessions:
+        (line,) = sessions.get_session(manager.session_id).logs(level="warning")
+    assert line.message == "completed features were not looked for: the disk is \\udcff full"
 
 
 @pytest.mark.row("S4-26")

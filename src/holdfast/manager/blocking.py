@@ -275,10 +275,19 @@ class SyncCheckpointManager(Closing):
                 session.end_guard(checkpoint)
 
     def keep_guarded(self, checkpoint: Checkpoint) -> None:
-        """After a guarded block that went well: see whether it completed a feature."""
+        """After a guarded block that went well: see whether it completed a feature.
+
+        What the block did matters more: if that cannot be seen or saved, it is logged.
+        """
         self.end_guarded(checkpoint)
-        with self._held() as session:
-            self._notice_features(session, _numbers(None, None))
+        try:
+            with self._held() as session:
+                self._notice_features(session, _numbers(None, None))
+        except HoldfastError as error:
+            with suppress(HoldfastError):
+                if (seen := self._look()) is not None:
+                    why = error_document(error)["message"]
+                    seen.log("warning", f"completed features were not looked for: {why}")
 
     def fall_back(self, checkpoint: Checkpoint, error: BaseException) -> Rollback | None:
         """Return to a guard's checkpoint; None, and a note on the error, when that fails too."""

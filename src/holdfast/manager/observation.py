@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError, InvalidIdentifier
 from holdfast.manager.documents import ContextDocument
 from holdfast.manager.features import Features, read_features
 from holdfast.state.codec import dump_document
+from holdfast.workspace.base import readable
 
 _WILD: Final = frozenset("*?[")
 _USUAL_ENDINGS: Final = ("txt", "md", "json", "log")
@@ -125,7 +126,7 @@ class Observer:
 
     def _read_progress(self) -> dict[str, bytes]:
         found = {path: self._read(path) for path in self._progress_paths()}
-        return {path: content for path, content in found.items() if content is not None}
+        return {readable(path): content for path, content in found.items() if content is not None}
 
     def _progress_paths(self) -> list[str]:
         pattern = self._settings.progress
