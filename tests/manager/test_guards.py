@@ -313,6 +313,40 @@ def test_escalate_rolls_back_and_reports(project: Path) -> None:
 
 
 @pytest.mark.row("S4-27")
+@pytest.mark.parametrize("message", ["caf\udce9", "a\0b"], ids=ascii)
+def test_escalate_logs_a_message_that_has_no_stored_form(
+    project: Path, manager: SyncCheckpointManager, message: str
+) -> None:
+    before = files_of(project)
+    with (
+        pytest.raises(Escalated) as raised,
+        manager.guard("hard", on_failure=lambda _: "escalate"),
+    ):
+        fail(project, Broken(message))
+    assert files_of(project) == before
+    assert not hasattr(raised.value, "__notes__")
+    with SessionManager.open(project_dir=project) as sessions:
+        lines = sessions.get_session(manager.session_id).logs(level="error")
+    assert lines[-1].message == f"escalated: Broken: {raised.value.report['error']['message']}"
+
+
+@pytest.mark.row("S4-27")
+def test_escalate_calls_for_help_also_when_the_store_is_what_is_broken(project: Path) -> None:
+    manager = SyncCheckpointManager(project)
+
+    @manager.guard("hard", on_failure=lambda _: "escalate")
+    def work() -> None:
+        manager.close()
+        fail(project, Broken("too hard"))
+
+    with pytest.raises(Escalated, match="NOT rolled back") as raised:
+        work()
+    assert raised.value.report["checkpoint"]["name"] == "hard"
+    assert "could not be logged" in raised.value.__notes__[0]
+    assert isinstance(raised.value.__cause__, Broken)
+
+
+@pytest.mark.row("S4-27")
 @pytest.mark.parametrize("answer", ["shrug", None, Broken("the strategy")], ids=str)
 def test_a_strategy_that_makes_no_sense_is_a_rollback_with_a_note(
     project: Path, manager: SyncCheckpointManager, answer: Any

@@ -296,18 +296,21 @@ class SyncCheckpointManager(Closing):
         return rollback_of(report) if report is not None else None
 
     def report_failure(
-        self, checkpoint: Checkpoint, error: BaseException, rolled_back: Rollback | None
+        self, checkpoint: SavePoint, error: BaseException, rolled_back: Rollback | None
     ) -> dict[str, Any]:
-        """Return, and log, what somebody who is called for help needs to know."""
-        report = {
+        """Return what somebody who is called for help needs to know."""
+        return {
             "error": dict(error_document(error)),
             "notes": list(getattr(error, "__notes__", ())),
-            "checkpoint": save_point(checkpoint).to_document(),
+            "checkpoint": checkpoint.to_document(),
             "rollback": rolled_back.to_document() if rolled_back is not None else None,
         }
+
+    def log_failure(self, report: Mapping[str, Any]) -> None:
+        """Log such a report."""
+        error = report["error"]
         with self._held() as session:
-            session.log("error", f"escalated: {type(error).__name__}: {error}", data=report)
-        return report
+            session.log("error", f"escalated: {error['type']}: {error['message']}", data=report)
 
     # Ending ----------------------------------------------------------------------------------
 

@@ -244,7 +244,7 @@ class Guard:
         if self.rolled_back is not None and not again:
             self._manager.end_guarded(saved)
         if strategy == "escalate":
-            raise self._escalated(saved, error) from error
+            raise self._escalated(error) from error
         if self.rolled_back is not None and strategy == "skip":
             return "skip"
         if again:
@@ -258,14 +258,21 @@ class Guard:
             return "it could not be rolled back"
         return f"that was the last of {self._attempts} attempts, or a block, which runs only once"
 
-    def _escalated(self, saved: Checkpoint, error: BaseException) -> Escalated:
-        report = self._manager.report_failure(saved, error, self.rolled_back)
+    def _escalated(self, error: BaseException) -> Escalated:
+        before = cast("SavePoint", self.checkpoint)
+        report = self._manager.report_failure(before, error, self.rolled_back)
         done = "it was rolled back" if self.rolled_back is not None else "it was NOT rolled back"
-        return Escalated(
+        escalated = Escalated(
             f"{self._name!r} failed and needs somebody to look at it; {done} to checkpoint "
-            f"{save_point(saved).id}: {type(error).__name__}: {error}",
+            f"{before.id}: {type(error).__name__}: {report['error']['message']}",
             report,
         )
+        try:
+            self._manager.log_failure(report)
+        except HoldfastError as second:
+            # Calling for help must not depend on the store, which may be what is broken.
+            escalated.add_note(f"the report could not be logged: {second}")
+        return escalated
 
 
 class _MustBeAwaited(InvalidIdentifier):
