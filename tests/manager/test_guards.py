@@ -6,6 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import pytest
 from holdfast import CheckpointManager, SessionManager
 from holdfast.errors import Escalated, IllegalTransition, InvalidIdentifier, VerdictFailed
 from holdfast.manager import SyncCheckpointManager
+from holdfast.sessions import Checkpoint
+from holdfast.sessions.guarded import is_kept_for_guard
 from tests.manager.conftest import files_of
 
 
@@ -207,6 +211,52 @@ def test_a_guard_protects_one_block_at_a_time(manager: SyncCheckpointManager) ->
         pass
     with pytest.raises(InvalidIdentifier):
         manager.guard("x", attempts=0)
+
+
+@pytest.mark.parametrize("kind", ["block", "function"])
+def test_a_guard_that_is_cancelled_before_it_protects_anything_keeps_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    saving = threading.Event()
+    saved: list[Checkpoint] = []
+    save_guarded = SyncCheckpointManager.save_guarded
+
+    def slow(*args: Any) -> Checkpoint:
+        saving.set()
+        time.sleep(0.2)
+        saved.append(save_guarded(*args))
+        return saved[-1]
+
+    async def scenario() -> None:
+        async with CheckpointManager(project) as manager:
+            guard = manager.guard("risky")
+
+            async def block() -> None:
+                async with guard:
+                    spoil(project)
+
+            @guard
+            async def function() -> None:
+                spoil(project)
+
+            task = asyncio.create_task(block() if kind == "block" else function())
+            await asyncio.to_thread(saving.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not is_kept_for_guard(saved[0].id)
+            for number in range(5):
+                await manager.create_checkpoint(f"{number}", type="automatic")
+            listed = await manager.list_checkpoints(type="automatic")
+            assert [one.name for one in listed] == ["4", "3", "2", "1", "0"]
+            monkeypatch.undo()
+            async with guard:
+                pass
+
+    monkeypatch.setattr(SyncCheckpointManager, "save_guarded", slow)
+    before = files_of(project)
+    asyncio.run(scenario())
+    assert files_of(project) == before
 
 
 @pytest.mark.row("S4-14")

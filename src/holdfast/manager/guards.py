@@ -127,7 +127,7 @@ class Guard:
         raise AssertionError("unreachable")  # pragma: no cover
 
     async def _run_async(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        saved = await in_thread(self._begin)
+        saved = await self._begin_async()
         for left in reversed(range(self._attempts)):
             try:
                 result = await function(*args, **kwargs)
@@ -171,7 +171,7 @@ class Guard:
         return self._recover(saved, exc, self._ask(exc), 0) == "skip"
 
     async def __aenter__(self) -> SavePoint:
-        await in_thread(self._begin)
+        await self._begin_async()
         return cast("SavePoint", self.checkpoint)
 
     async def __aexit__(
@@ -204,6 +204,17 @@ class Guard:
         self._saved = self._manager.save_guarded(self._name, self._description)
         self.checkpoint = save_point(self._saved)
         return self._saved
+
+    async def _begin_async(self) -> Checkpoint:
+        """Begin in a thread. A cancellation meanwhile ends what had begun: no block will do that."""
+        begun: list[Checkpoint] = []
+        try:
+            await in_thread(lambda: begun.append(self._begin()))
+        except BaseException:
+            if begun:
+                await in_thread(self._manager.end_guarded, self._end())
+            raise
+        return begun[0]
 
     def _end(self) -> Checkpoint:
         saved, self._saved = self._saved, None
