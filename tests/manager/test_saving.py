@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,7 @@ def test_the_progress_file_is_stored_and_can_be_another_one(project: Path) -> No
     with SyncCheckpointManager(project) as manager:
         saved = manager.create_checkpoint("by settings")
         assert list(manager.get_state(saved.id)["progress_files"]) == ["tool.sh"]
-    for outside in ("../x", "/etc/passwd", ""):
+    for outside in ("../x", "/etc/passwd", "", "**progress.md", "notes/a**"):
         (project / ".agents" / "holdfast.toml").write_text(f'[manager]\nprogress = "{outside}"\n')
         with pytest.raises(InvalidConfiguration):
             SyncCheckpointManager(project)
@@ -279,6 +280,41 @@ def test_readers_find_small_files_that_neither_git_nor_snapshots_see(
         record = sessions.get_checkpoint(second.checkpoint_id)
         held = sessions.workspace.files(str(record.workspace_commit))
     assert not [path for path in held if path.startswith((".claude/checkpoints", ".agents"))]
+
+
+@pytest.mark.row("S4-13")
+def test_progress_files_of_one_name_have_a_copy_each(project: Path) -> None:
+    for name in "ab":
+        (project / name).mkdir()
+        (project / name / "progress.md").write_text(f"of {name}")
+    with SyncCheckpointManager(project, progress="*/progress.md") as manager:
+        folder = project / ".claude" / "checkpoints" / manager.create_checkpoint("one").id
+    for name in "ab":
+        assert (folder / f"{name}__progress.md").read_text() == f"of {name}"
+
+
+@pytest.mark.row("S4-13", "S4-12")
+def test_sessions_of_one_project_do_not_share_a_folder_by_chance(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "holdfast.sessions.saving.label_for", lambda _: "checkpoint-20260102-030405"
+    )
+    points = {}
+    listed = project / "feature_list.json"
+    with ExitStack() as stack:
+        for name in (None, "a", "b"):
+            manager = stack.enter_context(SyncCheckpointManager(project, session_id=name))
+            listed.write_text(json.dumps([{"id": f"of {name}"}]))
+            points[name] = manager.create_checkpoint("one")
+            jsonschema.validate(points[name].to_document(), read_schema())
+        assert {one.id for one in points.values()} == {"checkpoint-20260102-030405"}
+        assert len(folders(project)) == 3
+        for name, point in points.items():
+            shown = project / str(point.feature_state["snapshot_path"])
+            assert json.loads(shown.read_text()) == [{"id": f"of {name}"}]
+        manager.delete(points["b"].id)
+        assert len(folders(project)) == 2
 
 
 def test_a_lost_folder_is_made_again_and_foreign_ones_are_left_alone(

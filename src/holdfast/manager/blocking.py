@@ -39,7 +39,16 @@ from holdfast.errors import (
 )
 from holdfast.ids import check_name
 from holdfast.locks import RLock
-from holdfast.manager.documents import FOLDER, KINDS, TITLE, CheckpointKind, SavePoint, save_point
+from holdfast.manager.documents import (
+    AGENT_TYPE,
+    FOLDER,
+    KINDS,
+    TITLE,
+    CheckpointKind,
+    SavePoint,
+    folder_name,
+    save_point,
+)
 from holdfast.manager.folder import Folder, keep_out_of_git
 from holdfast.manager.guards import Guard, OnFailure, Verdict
 from holdfast.manager.observation import Observer, check_count
@@ -48,7 +57,6 @@ from holdfast.manager.turns import turn_at
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.rollback import is_of_rollback
 
-AGENT_TYPE: Final = "checkpoint-manager"
 _STARTED: Final = "started"
 _FEATURES: Final = "features"
 _LONGEST_NAME: Final = 120
@@ -459,7 +467,7 @@ class SyncCheckpointManager(Closing):
             why = save_point(target).problem or "files were not captured"
             raise SnapshotNotFound(
                 f"checkpoint {target.label} has no files to go back to ({why}). Nothing was changed; "
-                f"its feature list and progress file are in {FOLDER}/{target.label}"
+                f"its feature list and progress file are in {FOLDER}/{folder_name(target)}"
             )
         return rollback_of(session.rollback(target.id, move_head=True, dry_run=dry_run))
 
@@ -474,7 +482,7 @@ class SyncCheckpointManager(Closing):
         return titled[0] if titled else session.get_checkpoint(reference)
 
     def _show(self, session: Session) -> None:
-        wanted = {one.label: one for one in _chosen(session) if one.label is not None}
+        wanted = {folder_name(one): one for one in _chosen(session) if one.label is not None}
         Folder(self._root, session.id).show(wanted, lambda text: session.log("warning", text))
 
 

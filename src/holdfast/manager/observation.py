@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast.config import ManagerSettings, read_agent_context
 from holdfast.effects import error_document
-from holdfast.errors import HoldfastError, InvalidIdentifier
+from holdfast.errors import HoldfastError, InvalidConfiguration, InvalidIdentifier
 from holdfast.manager.documents import ContextDocument
 from holdfast.manager.features import Features, read_features
 from holdfast.state.codec import dump_document
@@ -57,6 +57,10 @@ class Observer:
     """Looks at one project. Providers are plain functions that return what a state may hold."""
 
     def __init__(self, root: Path, settings: ManagerSettings) -> None:
+        if any("**" in part and part != "**" for part in settings.progress.split("/")):
+            raise InvalidConfiguration(
+                f"progress must have ** as a directory of its own, if at all: {settings.progress!r}"
+            )
         self._root = root
         self._settings = settings
         self._providers: dict[str, Callable[[], Any]] = {}
