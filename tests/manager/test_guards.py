@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -459,3 +460,51 @@ def test_work_that_would_run_after_the_guard_is_stopped_and_refused(
     asyncio.run(scenario())
     assert files_of(project) == before
     assert started == []
+
+
+@pytest.mark.row("S4-14")
+@pytest.mark.parametrize("kind", ["block", "function"])
+def test_nobody_has_to_wait_for_a_strategy_to_have_it_rolled_back(
+    project: Path, manager: SyncCheckpointManager, kind: str
+) -> None:
+    before = files_of(project)
+
+    def interrupted(error: BaseException) -> Any:
+        raise KeyboardInterrupt
+
+    guard = manager.guard("asked", on_failure=interrupted)
+
+    def block() -> None:
+        with guard:
+            fail(project, Broken("first"))
+
+    guarded = block if kind == "block" else guard(partial(fail, project, Broken("first")))
+    with pytest.raises(KeyboardInterrupt):
+        guarded()
+    assert files_of(project) == before
+
+    async def scenario() -> None:
+        asked = asyncio.Event()
+
+        async def think(error: BaseException) -> Any:
+            asked.set()
+            await asyncio.sleep(60)
+
+        async with CheckpointManager(project) as twin:
+            guard = twin.guard("asked", on_failure=think)
+
+            async def work() -> None:
+                fail(project, Broken("first"))
+
+            async def block() -> None:
+                async with guard:
+                    await work()
+
+            task = asyncio.create_task(block() if kind == "block" else guard(work)())
+            await asked.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(scenario())
+    assert files_of(project) == before

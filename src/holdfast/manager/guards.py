@@ -116,7 +116,7 @@ class Guard:
                 result = _now(function(*args, **kwargs), "result")
                 self._judge(self._verdict and _now(self._verdict(result), "verdict"))
             except BaseException as error:
-                outcome = self._recover(saved, error, self._ask(error), left)
+                outcome = self._recover(saved, error, self._ask(saved, error), left)
                 if outcome == "raise":
                     raise
                 if outcome == "skip":
@@ -133,7 +133,7 @@ class Guard:
                 result = await function(*args, **kwargs)
                 self._judge(self._verdict and await _awaited(self._verdict(result)))
             except BaseException as error:
-                chosen = await self._ask_async(error)
+                chosen = await self._ask_async(saved, error)
                 outcome = await in_thread(self._recover, saved, error, chosen, left)
                 if outcome == "raise":
                     raise
@@ -161,14 +161,14 @@ class Guard:
             try:
                 self._judge(self._verdict and _now(self._verdict(), "verdict"))
             except BaseException as error:
-                if self._recover(saved, error, self._ask(error), 0) == "raise":
+                if self._recover(saved, error, self._ask(saved, error), 0) == "raise":
                     raise
                 return True
         if exc is None or isinstance(exc, GeneratorExit):
             # A generator that nobody asks any more has not failed.
             self._manager.keep_guarded(saved)
             return False
-        return self._recover(saved, exc, self._ask(exc), 0) == "skip"
+        return self._recover(saved, exc, self._ask(saved, exc), 0) == "skip"
 
     async def __aenter__(self) -> SavePoint:
         await self._begin_async()
@@ -185,14 +185,14 @@ class Guard:
             try:
                 self._judge(self._verdict and await _awaited(self._verdict()))
             except BaseException as error:
-                chosen = await self._ask_async(error)
+                chosen = await self._ask_async(saved, error)
                 if await in_thread(self._recover, saved, error, chosen, 0) == "raise":
                     raise
                 return True
         if exc is None or isinstance(exc, GeneratorExit):
             await in_thread(self._manager.keep_guarded, saved)
             return False
-        chosen = await self._ask_async(exc)
+        chosen = await self._ask_async(saved, exc)
         return await in_thread(self._recover, saved, exc, chosen, 0) == "skip"
 
     # Both ------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Guard:
         if self._verdict is not None and not verdict:
             raise VerdictFailed(f"{self._name!r} ended, but its verdict is that it failed")
 
-    def _ask(self, error: BaseException) -> Strategy:
+    def _ask(self, saved: Checkpoint, error: BaseException) -> Strategy:
         if self._on_failure is None or not _is_failure(error):
             return "rollback"
         try:
@@ -232,8 +232,12 @@ class Guard:
         except Exception as second:
             error.add_note(f"on_failure could not tell what to do: {second!r}")
             return "rollback"
+        except BaseException:
+            # Somebody did not wait for the answer. The block has failed all the same.
+            self._recover(saved, error, "rollback", 0)
+            raise
 
-    async def _ask_async(self, error: BaseException) -> Strategy:
+    async def _ask_async(self, saved: Checkpoint, error: BaseException) -> Strategy:
         if self._on_failure is None or not _is_failure(error):
             return "rollback"
         try:
@@ -241,6 +245,9 @@ class Guard:
         except Exception as second:
             error.add_note(f"on_failure could not tell what to do: {second!r}")
             return "rollback"
+        except BaseException:
+            await in_thread(self._recover, saved, error, "rollback", 0)
+            raise
 
     def _recover(
         self, saved: Checkpoint, error: BaseException, strategy: Strategy, left: int
