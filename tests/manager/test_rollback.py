@@ -98,6 +98,17 @@ def test_an_ignored_progress_file_that_appeared_later_comes_back(
         written.write_text("step 3")
         manager.rollback(saved.id)
         assert written.read_text() == "step 1"
+        beside = written.with_name(f"{written.stem}.old{written.suffix}")
+        beside.write_text("made later")
+        other = written.with_suffix(".bin")
+        other.write_text("left alone")
+        manager.rollback("before there was one")
+        assert not beside.exists()
+        assert not written.exists()
+        assert other.exists() == (pattern is not None)
+        manager.undo()
+        assert (beside.read_text(), written.read_text()) == ("made later", "step 1")
+        assert other.read_text() == "left alone"
 
 
 @pytest.mark.row("S4-04", "S4-20")

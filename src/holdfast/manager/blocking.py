@@ -371,7 +371,9 @@ class SyncCheckpointManager(Closing):
                 self._start()
             with self._take() as session:
                 # Asked every time: files that fit the pattern come and go.
-                self._sessions(create=False).include(self._observer.paths())
+                self._sessions(create=False).include(
+                    self._observer.paths(), patterns=self._observer.patterns()
+                )
                 session.settle()
                 yield session
                 self._show(session)

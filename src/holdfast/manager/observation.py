@@ -22,7 +22,6 @@ from holdfast.state.codec import dump_document
 from holdfast.workspace.base import readable
 
 _WILD: Final = frozenset("*?[")
-_USUAL_ENDINGS: Final = ("txt", "md", "json", "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +101,12 @@ class Observer:
         )
 
     def paths(self) -> tuple[str, ...]:
-        """Return what is to be captured now even where the project's rules ignore it.
+        """Return what is to be captured now even where the project's rules ignore it."""
+        return (self._settings.feature_list, *self._progress_paths())
 
-        Of files that are not there yet the usual ones: made later, they go again by a rollback.
-        """
-        pattern = self._settings.progress
-        found = set(self._progress_paths())
-        if pattern.endswith(".*") and not _WILD & set(pattern[:-2]):
-            found |= {f"{pattern[:-2]}.{ending}" for ending in _USUAL_ENDINGS}
-        return (self._settings.feature_list, *sorted(found))
+    def patterns(self) -> tuple[str, ...]:
+        """Return what else would be captured, were it there."""
+        return (self._settings.progress,) if self._is_pattern() else ()
 
     # Inside ----------------------------------------------------------------------------------
 
@@ -134,9 +130,12 @@ class Observer:
 
     def _progress_paths(self) -> list[str]:
         pattern = self._settings.progress
-        if not _WILD & set(pattern):
+        if not self._is_pattern():
             return [pattern]
         return sorted(path.relative_to(self._root).as_posix() for path in self._root.glob(pattern))
+
+    def _is_pattern(self) -> bool:
+        return not _WILD.isdisjoint(self._settings.progress)
 
     def _read(self, path: str) -> bytes | None:
         """Return a file's content; None for what is no file, or leads out of the project."""
