@@ -22,6 +22,8 @@ from holdfast.manager.features import Features, read_features
         ([{"description": "Log in", "passes": True}], None, ("Log in",)),
         ([{"id": "a", "passes": True}, {"id": "a", "done": True}], None, ("a",)),
         ([{"passes": True}, "text", None], None, ()),
+        ([{"id": "half \ud83d", "done": True}, {"id": "a\0b"}], "a\\0b", ("half \\ud83d",)),
+        ({"current": "\ud83d", "features": []}, "\\ud83d", ()),
         ({"features": "none"}, None, ()),
         ("text", None, ()),
     ],

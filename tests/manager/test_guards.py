@@ -6,7 +6,10 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ import pytest
 from holdfast import CheckpointManager, SessionManager
 from holdfast.errors import Escalated, IllegalTransition, InvalidIdentifier, VerdictFailed
 from holdfast.manager import SyncCheckpointManager
+from holdfast.sessions import Checkpoint
+from holdfast.sessions.guarded import is_kept_for_guard
 from tests.manager.conftest import files_of
 
 
@@ -209,6 +214,52 @@ def test_a_guard_protects_one_block_at_a_time(manager: SyncCheckpointManager) ->
         manager.guard("x", attempts=0)
 
 
+@pytest.mark.parametrize("kind", ["block", "function"])
+def test_a_guard_that_is_cancelled_before_it_protects_anything_keeps_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    saving = threading.Event()
+    saved: list[Checkpoint] = []
+    save_guarded = SyncCheckpointManager.save_guarded
+
+    def slow(*args: Any) -> Checkpoint:
+        saving.set()
+        time.sleep(0.2)
+        saved.append(save_guarded(*args))
+        return saved[-1]
+
+    async def scenario() -> None:
+        async with CheckpointManager(project) as manager:
+            guard = manager.guard("risky")
+
+            async def block() -> None:
+                async with guard:
+                    spoil(project)
+
+            @guard
+            async def function() -> None:
+                spoil(project)
+
+            task = asyncio.create_task(block() if kind == "block" else function())
+            await asyncio.to_thread(saving.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not is_kept_for_guard(saved[0].id)
+            for number in range(5):
+                await manager.create_checkpoint(f"{number}", type="automatic")
+            listed = await manager.list_checkpoints(type="automatic")
+            assert [one.name for one in listed] == ["4", "3", "2", "1", "0"]
+            monkeypatch.undo()
+            async with guard:
+                pass
+
+    monkeypatch.setattr(SyncCheckpointManager, "save_guarded", slow)
+    before = files_of(project)
+    asyncio.run(scenario())
+    assert files_of(project) == before
+
+
 @pytest.mark.row("S4-14")
 def test_ctrl_c_rolls_back_a_real_process(project: Path) -> None:
     before = files_of(project)
@@ -313,6 +364,40 @@ def test_escalate_rolls_back_and_reports(project: Path) -> None:
 
 
 @pytest.mark.row("S4-27")
+@pytest.mark.parametrize("message", ["caf\udce9", "a\0b"], ids=ascii)
+def test_escalate_logs_a_message_that_has_no_stored_form(
+    project: Path, manager: SyncCheckpointManager, message: str
+) -> None:
+    before = files_of(project)
+    with (
+        pytest.raises(Escalated) as raised,
+        manager.guard("hard", on_failure=lambda _: "escalate"),
+    ):
+        fail(project, Broken(message))
+    assert files_of(project) == before
+    assert not hasattr(raised.value, "__notes__")
+    with SessionManager.open(project_dir=project) as sessions:
+        lines = sessions.get_session(manager.session_id).logs(level="error")
+    assert lines[-1].message == f"escalated: Broken: {raised.value.report['error']['message']}"
+
+
+@pytest.mark.row("S4-27")
+def test_escalate_calls_for_help_also_when_the_store_is_what_is_broken(project: Path) -> None:
+    manager = SyncCheckpointManager(project)
+
+    @manager.guard("hard", on_failure=lambda _: "escalate")
+    def work() -> None:
+        manager.close()
+        fail(project, Broken("too hard"))
+
+    with pytest.raises(Escalated, match="NOT rolled back") as raised:
+        work()
+    assert raised.value.report["checkpoint"]["name"] == "hard"
+    assert "could not be logged" in raised.value.__notes__[0]
+    assert isinstance(raised.value.__cause__, Broken)
+
+
+@pytest.mark.row("S4-27")
 @pytest.mark.parametrize("answer", ["shrug", None, Broken("the strategy")], ids=str)
 def test_a_strategy_that_makes_no_sense_is_a_rollback_with_a_note(
     project: Path, manager: SyncCheckpointManager, answer: Any
@@ -329,4 +414,97 @@ def test_a_strategy_that_makes_no_sense_is_a_rollback_with_a_note(
     ):
         fail(project, Broken("first"))
     assert "on_failure could not tell" in raised.value.__notes__[0]
+    assert files_of(project) == before
+
+
+async def _items() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.row("S4-14")
+@pytest.mark.parametrize("function", [lambda: (yield), _items], ids=["plain", "async"])
+def test_a_generator_function_is_refused_since_its_body_runs_after_the_call(
+    manager: SyncCheckpointManager, function: Callable[..., Any]
+) -> None:
+    with pytest.raises(InvalidIdentifier, match="generator function"):
+        manager.guard("items")(function)
+    assert manager.list_checkpoints() == []
+
+
+@pytest.mark.row("S4-14")
+@pytest.mark.parametrize("answer", ["skip", "retry"])
+def test_work_that_would_run_after_the_guard_is_stopped_and_refused(
+    project: Path, manager: SyncCheckpointManager, answer: Any
+) -> None:
+    started = []
+
+    async def later() -> None:
+        started.append("by nobody")
+
+    @manager.guard("wrapped", on_failure=lambda _: answer, verdict=lambda _: True)
+    def work() -> Any:
+        spoil(project)
+        return later()
+
+    @manager.guard("scheduled", on_failure=lambda _: answer)
+    def schedule() -> Any:
+        return asyncio.get_running_loop().create_task(later())
+
+    async def scenario() -> None:
+        with pytest.raises(InvalidIdentifier, match="async def"):
+            schedule()
+
+    before = files_of(project)
+    with pytest.raises(InvalidIdentifier, match="async def"):
+        work()
+    asyncio.run(scenario())
+    assert files_of(project) == before
+    assert started == []
+
+
+@pytest.mark.row("S4-14")
+@pytest.mark.parametrize("kind", ["block", "function"])
+def test_nobody_has_to_wait_for_a_strategy_to_have_it_rolled_back(
+    project: Path, manager: SyncCheckpointManager, kind: str
+) -> None:
+    before = files_of(project)
+
+    def interrupted(error: BaseException) -> Any:
+        raise KeyboardInterrupt
+
+    guard = manager.guard("asked", on_failure=interrupted)
+
+    def block() -> None:
+        with guard:
+            fail(project, Broken("first"))
+
+    guarded = block if kind == "block" else guard(partial(fail, project, Broken("first")))
+    with pytest.raises(KeyboardInterrupt):
+        guarded()
+    assert files_of(project) == before
+
+    async def scenario() -> None:
+        asked = asyncio.Event()
+
+        async def think(error: BaseException) -> Any:
+            asked.set()
+            await asyncio.sleep(60)
+
+        async with CheckpointManager(project) as twin:
+            guard = twin.guard("asked", on_failure=think)
+
+            async def work() -> None:
+                fail(project, Broken("first"))
+
+            async def block() -> None:
+                async with guard:
+                    await work()
+
+            task = asyncio.create_task(block() if kind == "block" else guard(work)())
+            await asked.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(scenario())
     assert files_of(project) == before

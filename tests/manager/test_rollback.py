@@ -73,6 +73,44 @@ def test_feature_list_and_progress_file_come_and_go_as_they_did(
         assert not (project / "claude-progress.txt").exists()
 
 
+@pytest.mark.row("S4-18")
+@pytest.mark.parametrize(
+    ("pattern", "name"), [(None, "claude-progress.yaml"), ("notes/*.md", "notes/progress.md")]
+)
+def test_an_ignored_progress_file_that_appeared_later_comes_back(
+    project: Path, pattern: str | None, name: str
+) -> None:
+    (project / ".gitignore").write_text("claude-progress.*\nnotes/\n")
+    written = project / name
+    with SyncCheckpointManager(project, progress=pattern) as manager:
+        manager.create_checkpoint("before there was one")
+        written.parent.mkdir(exist_ok=True)
+        written.write_text("step 1")
+        saved = manager.create_checkpoint("first step")
+        written.write_text("step 2, broken")
+        assert name in manager.rollback(saved.id).paths
+        assert written.read_text() == "step 1"
+        written.unlink()
+        manager.rollback(saved.id)
+        assert written.read_text() == "step 1"
+    with SyncCheckpointManager(project, progress=pattern) as manager:
+        (project / "src" / "app.ts").write_text("other\n")
+        written.write_text("step 3")
+        manager.rollback(saved.id)
+        assert written.read_text() == "step 1"
+        beside = written.with_name(f"{written.stem}.old{written.suffix}")
+        beside.write_text("made later")
+        other = written.with_suffix(".bin")
+        other.write_text("left alone")
+        manager.rollback("before there was one")
+        assert not beside.exists()
+        assert not written.exists()
+        assert other.exists() == (pattern is not None)
+        manager.undo()
+        assert (beside.read_text(), written.read_text()) == ("made later", "step 1")
+        assert other.read_text() == "left alone"
+
+
 @pytest.mark.row("S4-04", "S4-20")
 def test_the_latest_is_never_what_a_rollback_stored_for_itself(
     project: Path, manager: SyncCheckpointManager

@@ -8,6 +8,9 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,8 +26,10 @@ from holdfast.errors import (
     InvalidConfiguration,
     InvalidIdentifier,
     StoreClosed,
+    StoreUnavailable,
 )
 from holdfast.manager import SavePoint, SyncCheckpointManager, read_schema
+from holdfast.sessions import Session
 from tests.cli.conftest import CommandLine
 from tests.manager.conftest import complete, files_of, folders
 from tests.workspace.pictures import git, make_repository
@@ -80,7 +85,9 @@ def test_a_coroutine_returns_the_save_point_and_the_twin_does_so_at_once(project
 
 @pytest.mark.row("S4-02")
 def test_the_twins_have_the_same_methods() -> None:
-    inner = {"save_guarded", "keep_guarded", "end_guarded", "fall_back", "report_failure"}
+    inner = {
+        "save_guarded", "keep_guarded", "end_guarded", "fall_back", "report_failure", "log_failure",
+    }  # fmt: skip
     plain = {name for name in dir(SyncCheckpointManager) if not name.startswith("_")} - inner
     waited = {name for name in dir(CheckpointManager) if not name.startswith("_")} - {"sync"}
     assert plain == waited
@@ -163,7 +170,7 @@ def test_the_progress_file_is_stored_and_can_be_another_one(project: Path) -> No
     with SyncCheckpointManager(project) as manager:
         saved = manager.create_checkpoint("by settings")
         assert list(manager.get_state(saved.id)["progress_files"]) == ["tool.sh"]
-    for outside in ("../x", "/etc/passwd", ""):
+    for outside in ("../x", "/etc/passwd", "", "**progress.md", "notes/a**"):
         (project / ".agents" / "holdfast.toml").write_text(f'[manager]\nprogress = "{outside}"\n')
         with pytest.raises(InvalidConfiguration):
             SyncCheckpointManager(project)
@@ -275,6 +282,41 @@ def test_readers_find_small_files_that_neither_git_nor_snapshots_see(
     assert not [path for path in held if path.startswith((".claude/checkpoints", ".agents"))]
 
 
+@pytest.mark.row("S4-13")
+def test_progress_files_of_one_name_have_a_copy_each(project: Path) -> None:
+    for name in "ab":
+        (project / name).mkdir()
+        (project / name / "progress.md").write_text(f"of {name}")
+    with SyncCheckpointManager(project, progress="*/progress.md") as manager:
+        folder = project / ".claude" / "checkpoints" / manager.create_checkpoint("one").id
+    for name in "ab":
+        assert (folder / f"{name}__progress.md").read_text() == f"of {name}"
+
+
+@pytest.mark.row("S4-13", "S4-12")
+def test_sessions_of_one_project_do_not_share_a_folder_by_chance(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "holdfast.sessions.saving.label_for", lambda _: "checkpoint-20260102-030405"
+    )
+    points = {}
+    listed = project / "feature_list.json"
+    with ExitStack() as stack:
+        for name in (None, "a", "b"):
+            manager = stack.enter_context(SyncCheckpointManager(project, session_id=name))
+            listed.write_text(json.dumps([{"id": f"of {name}"}]))
+            points[name] = manager.create_checkpoint("one")
+            jsonschema.validate(points[name].to_document(), read_schema())
+        assert {one.id for one in points.values()} == {"checkpoint-20260102-030405"}
+        assert len(folders(project)) == 3
+        for name, point in points.items():
+            shown = project / str(point.feature_state["snapshot_path"])
+            assert json.loads(shown.read_text()) == [{"id": f"of {name}"}]
+        manager.delete(points["b"].id)
+        assert len(folders(project)) == 2
+
+
 def test_a_lost_folder_is_made_again_and_foreign_ones_are_left_alone(
     project: Path, manager: SyncCheckpointManager
 ) -> None:
@@ -322,6 +364,23 @@ def test_each_type_keeps_as_many_as_it_should(
         manager.create_checkpoint("x", type="weekly")  # type: ignore[arg-type]
 
 
+@pytest.mark.row("S4-22")
+def test_rollbacks_and_failed_guards_take_none_of_the_last_five(
+    project: Path, manager: SyncCheckpointManager
+) -> None:
+    manager.create_checkpoint("base")
+    saved = [manager.create_checkpoint(f"a{n}", type="automatic").name for n in range(5)]
+    for n in range(3):
+        (project / "src" / "app.ts").write_text(f"{n}\n")
+        manager.rollback("base")
+    assert [one.name for one in manager.list_checkpoints(type="automatic")] == saved[::-1]
+    for n in range(2):
+        with pytest.raises(ZeroDivisionError), manager.guard(f"g{n}"):
+            (project / "src" / "app.ts").write_text(f"{1 // 0}\n")
+    listed = [one.name for one in manager.list_checkpoints(type="automatic")]
+    assert listed == ["g1", "g0", "a4", "a3", "a2"]
+
+
 @pytest.mark.row("S4-24")
 def test_a_feature_that_becomes_complete_is_kept_for_good(
     project: Path, manager: SyncCheckpointManager
@@ -351,6 +410,59 @@ def test_a_guard_notices_the_feature_that_its_block_completed(
     with manager.guard("work"):
         complete(project, "auth-003")
     assert [one.name for one in manager.list_checkpoints()] == ["feature-auth-003", "work"]
+
+
+@pytest.mark.row("S4-12")
+def test_names_that_cannot_be_stored_cost_no_checkpoint(
+    project: Path, manager: SyncCheckpointManager
+) -> None:
+    listed = project / "feature_list.json"
+    written = json.dumps([{"title": "half \ud83d", "passes": False}, {"id": "a\0b"}])
+    listed.write_text(written)
+    assert manager.create_checkpoint("one").feature_state["current"] == "half \\ud83d"
+
+    @manager.guard("work")
+    def work() -> str:
+        listed.write_text(written.replace("false", "true"))
+        return "the result"
+
+    assert work() == "the result"
+    (made,) = manager.list_checkpoints(type="feature")
+    assert made.name == "feature-half \\ud83d"
+    manager.rollback("one")
+    assert listed.read_text() == written
+
+
+@pytest.mark.row("S4-18")
+@pytest.mark.skipif(sys.platform != "linux", reason="names are text there")
+def test_a_progress_file_may_have_a_name_that_is_no_text(
+    project: Path, manager: SyncCheckpointManager
+) -> None:
+    path = os.path.join(os.fsencode(project), b"claude-progress.\xe9")
+    Path(os.fsdecode(path)).write_text("step 1")
+    saved = manager.create_checkpoint("one")
+    assert manager.get_state(saved.id)["progress_files"]["claude-progress.\\xe9"] == b"step 1"
+    Path(os.fsdecode(path)).write_text("step 2")
+    manager.rollback(saved.id)
+    assert Path(os.fsdecode(path)).read_text() == "step 1"
+
+
+def test_a_block_that_went_well_is_not_failed_by_what_cannot_be_saved_after_it(
+    project: Path, manager: SyncCheckpointManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @manager.guard("work")
+    def work() -> str:
+        complete(project, "auth-003")
+        monkeypatch.setattr(Session, "save_checkpoint", refuse)
+        return "the result"
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the disk is \udcff full")
+
+    assert work() == "the result"
+    with SessionManager.open(project_dir=project) as sessions:
+        (line,) = sessions.get_session(manager.session_id).logs(level="warning")
+    assert line.message == "completed features were not looked for: the disk is \\udcff full"
 
 
 @pytest.mark.row("S4-26")
@@ -452,6 +564,32 @@ def test_processes_share_a_project_and_wait_for_each_other(project: Path) -> Non
     with SyncCheckpointManager(project) as manager:
         names = {one.name for one in manager.list_checkpoints()}
     assert names == {f"{name}-{n}" for name in "ab" for n in range(2)}
+
+
+def test_managers_of_one_process_wait_for_each_other(project: Path) -> None:
+    at_once: list[int] = []
+    saving: set[int] = set()
+
+    def save(manager: SyncCheckpointManager) -> list[str]:
+        def look() -> None:
+            saving.add(id(manager))
+            time.sleep(0.1)
+            at_once.append(len(saving))
+            saving.discard(id(manager))
+
+        manager.add_provider("look", look)
+        with manager.guard("risky") as guarded:
+            pass
+        return [manager.create_checkpoint("same").name, guarded.name]
+
+    with SyncCheckpointManager(project) as one, SyncCheckpointManager(project / "src") as two:
+        one.create_checkpoint("start")
+        complete(project, "auth-003")
+        with ThreadPoolExecutor(2) as threads:
+            assert list(threads.map(save, (one, two))) == [["same", "risky"]] * 2
+        names = [point.name for point in one.list_checkpoints()]
+    assert set(at_once) == {1}
+    assert sorted(names) == ["feature-auth-003", "risky", "risky", "same", "same", "start"]
 
 
 def test_projects_that_share_a_database_keep_their_own_checkpoints(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Workspace
 from holdfast.workspace.base import Limits
-from holdfast.workspace.paths import batches, folders_of, join, lines, parents, split, within
+from holdfast.workspace.paths import batches, fits, folders_of, join, lines, parents, split, within
 
 
 def test_paths_that_are_no_text_come_back_as_they_were() -> None:
@@ -62,3 +62,27 @@ def test_included_files_come_and_go_however_their_directory_is_spelled(
     assert "dist/second" in workspace.files(workspace.snapshot().commit)
     workspace.restore(snapshot.commit)
     assert [one.name for one in (tmp_path / "dist").iterdir()] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "expected"),
+    [
+        ("notes/a.md", "notes/*.md", True),
+        ("notes/a.txt", "notes/*.md", False),
+        ("notes/deep/a.md", "notes/*.md", False),
+        ("other/notes/a.md", "notes/*.md", False),
+        ("notes/deep.md/a", "notes/*.md", True),
+        ("a.md", "**/*.md", True),
+        ("x/y/a.md", "**/*.md", True),
+        ("x/y/a.txt", "**/*.md", False),
+        ("x/y", "x/**/z/*", False),
+        ("x/q/r/z/a", "x/**/z/*", True),
+        ("x", "x/**", True),
+        ("claude-progress.txt", "claude-progress.*", True),
+        ("progress[1].md", "progress[[]1].md", True),
+    ],
+)
+def test_a_path_fits_a_pattern_where_a_search_would_find_it(
+    path: str, pattern: str, expected: bool
+) -> None:
+    assert fits(path, pattern) is expected

@@ -39,15 +39,24 @@ from holdfast.errors import (
 )
 from holdfast.ids import check_name
 from holdfast.locks import RLock
-from holdfast.manager.documents import FOLDER, KINDS, TITLE, CheckpointKind, SavePoint, save_point
+from holdfast.manager.documents import (
+    AGENT_TYPE,
+    FOLDER,
+    KINDS,
+    TITLE,
+    CheckpointKind,
+    SavePoint,
+    folder_name,
+    save_point,
+)
 from holdfast.manager.folder import Folder, keep_out_of_git
 from holdfast.manager.guards import Guard, OnFailure, Verdict
 from holdfast.manager.observation import Observer, check_count
 from holdfast.manager.reports import Mode, Rollback, SessionStart, rollback_of
+from holdfast.manager.turns import turn_at
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.rollback import is_of_rollback
 
-AGENT_TYPE: Final = "checkpoint-manager"
 _STARTED: Final = "started"
 _FEATURES: Final = "features"
 _LONGEST_NAME: Final = 120
@@ -274,10 +283,19 @@ class SyncCheckpointManager(Closing):
                 session.end_guard(checkpoint)
 
     def keep_guarded(self, checkpoint: Checkpoint) -> None:
-        """After a guarded block that went well: see whether it completed a feature."""
+        """After a guarded block that went well: see whether it completed a feature.
+
+        What the block did matters more: if that cannot be seen or saved, it is logged.
+        """
         self.end_guarded(checkpoint)
-        with self._held() as session:
-            self._notice_features(session, _numbers(None, None))
+        try:
+            with self._held() as session:
+                self._notice_features(session, _numbers(None, None))
+        except HoldfastError as error:
+            with suppress(HoldfastError):
+                if (seen := self._look()) is not None:
+                    why = error_document(error)["message"]
+                    seen.log("warning", f"completed features were not looked for: {why}")
 
     def fall_back(self, checkpoint: Checkpoint, error: BaseException) -> Rollback | None:
         """Return to a guard's checkpoint; None, and a note on the error, when that fails too."""
@@ -286,18 +304,21 @@ class SyncCheckpointManager(Closing):
         return rollback_of(report) if report is not None else None
 
     def report_failure(
-        self, checkpoint: Checkpoint, error: BaseException, rolled_back: Rollback | None
+        self, checkpoint: SavePoint, error: BaseException, rolled_back: Rollback | None
     ) -> dict[str, Any]:
-        """Return, and log, what somebody who is called for help needs to know."""
-        report = {
+        """Return what somebody who is called for help needs to know."""
+        return {
             "error": dict(error_document(error)),
             "notes": list(getattr(error, "__notes__", ())),
-            "checkpoint": save_point(checkpoint).to_document(),
+            "checkpoint": checkpoint.to_document(),
             "rollback": rolled_back.to_document() if rolled_back is not None else None,
         }
+
+    def log_failure(self, report: Mapping[str, Any]) -> None:
+        """Log such a report."""
+        error = report["error"]
         with self._held() as session:
-            session.log("error", f"escalated: {type(error).__name__}: {error}", data=report)
-        return report
+            session.log("error", f"escalated: {error['type']}: {error['message']}", data=report)
 
     # Ending ----------------------------------------------------------------------------------
 
@@ -319,7 +340,6 @@ class SyncCheckpointManager(Closing):
                 project_dir=self._root,
                 tenant=self._tenant,
                 create=create,
-                include=self._observer.paths(),
             )
         return self._opened
 
@@ -342,11 +362,18 @@ class SyncCheckpointManager(Closing):
         with self._lock:
             if create:
                 self._sessions(create=True)
-            if self._look() is None:
-                if not create:
-                    raise self._none_yet()
+            elif self._look() is None:
+                raise self._none_yet()
+            store = self._sessions(create=False).store
+        # First the turn, then the lock: whoever waits for a turn keeps nobody from looking.
+        with turn_at(store, self.session_id), self._lock:
+            if create and self._look() is None:
                 self._start()
             with self._take() as session:
+                # Asked every time: files that fit the pattern come and go.
+                self._sessions(create=False).include(
+                    self._observer.paths(), patterns=self._observer.patterns()
+                )
                 session.settle()
                 yield session
                 self._show(session)
@@ -442,7 +469,7 @@ class SyncCheckpointManager(Closing):
             why = save_point(target).problem or "files were not captured"
             raise SnapshotNotFound(
                 f"checkpoint {target.label} has no files to go back to ({why}). Nothing was changed; "
-                f"its feature list and progress file are in {FOLDER}/{target.label}"
+                f"its feature list and progress file are in {FOLDER}/{folder_name(target)}"
             )
         return rollback_of(session.rollback(target.id, move_head=True, dry_run=dry_run))
 
@@ -457,7 +484,7 @@ class SyncCheckpointManager(Closing):
         return titled[0] if titled else session.get_checkpoint(reference)
 
     def _show(self, session: Session) -> None:
-        wanted = {one.label: one for one in _chosen(session) if one.label is not None}
+        wanted = {folder_name(one): one for one in _chosen(session) if one.label is not None}
         Folder(self._root, session.id).show(wanted, lambda text: session.log("warning", text))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
@@ -23,6 +24,7 @@ CheckpointKind: TypeAlias = Literal["automatic", "manual", "feature", "session"]
 
 KINDS: Final = ("automatic", "manual", "feature", "session")
 FOLDER: Final = ".claude/checkpoints"
+AGENT_TYPE: Final = "checkpoint-manager"
 FEATURE_COPY: Final = "feature_list.json"
 TITLE: Final = "title"
 _DIRTY: Final = ("staged", "unstaged", "untracked", "deleted", "unmerged")
@@ -117,7 +119,7 @@ def save_point(checkpoint: Checkpoint) -> SavePoint:
         git_state=git_document(
             context.get(GIT) or {"branch": checkpoint.git_branch, "commit": checkpoint.git_commit}
         ),
-        feature_state=_feature_state(features or {}, None if own else label),
+        feature_state=_feature_state(features or {}, None if own else folder_name(checkpoint)),
         context={
             "session_number": numbers.get("session_number"),
             "token_usage": numbers.get("token_usage"),
@@ -127,6 +129,19 @@ def save_point(checkpoint: Checkpoint) -> SavePoint:
         files=checkpoint.workspace_commit is not None,
         problem=problem,
     )
+
+
+def folder_name(checkpoint: Checkpoint) -> str:
+    """Return the name of a save point's folder: its id, if it is of the project's usual session.
+
+    Ids are unique in a session only, and all sessions of a project share one place.
+    """
+    label = checkpoint.label or checkpoint.id
+    session = checkpoint.session_id
+    if session.partition(":")[0] == AGENT_TYPE:
+        return label
+    digest = int.from_bytes(sha256(session.encode()).digest()[:5])
+    return f"{label}-{digest:013d}"
 
 
 def git_document(git: Mapping[str, Any]) -> GitDocument:
@@ -144,10 +159,10 @@ def _is_ours(path: str) -> bool:
     return any(f"/{name}/" in f"/{path}" for name in NEVER_CAPTURED)
 
 
-def _feature_state(features: Mapping[str, Any], label: str | None) -> FeatureDocument:
-    found = features.get("content") is not None and label is not None
+def _feature_state(features: Mapping[str, Any], folder: str | None) -> FeatureDocument:
+    found = features.get("content") is not None and folder is not None
     return {
         "current": features.get("current"),
         "completed": list(features.get("completed", ())),
-        "snapshot_path": f"{FOLDER}/{label}/{FEATURE_COPY}" if found else None,
+        "snapshot_path": f"{FOLDER}/{folder}/{FEATURE_COPY}" if found else None,
     }

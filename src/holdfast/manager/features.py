@@ -2,7 +2,8 @@
 
 Lists come in several dialects: a JSON array, or an object with one under ``features``; entries that
 ``passes``, are ``done`` or ``completed``, or have a ``status``. All are read, none is written. A list that is
-no JSON, or has another shape, says nothing, and is kept byte for byte all the same.
+no JSON, or has another shape, says nothing, and is kept byte for byte all the same. In names that JSON can
+hold and a checkpoint cannot (half an emoji, a NUL) what is not storable is spelled out.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _current(document: Any, entries: list[Mapping[str, Any]]) -> str | None:
     if isinstance(document, Mapping):
         for key in _CURRENT:
             if isinstance(document.get(key), str) and document[key]:
-                return str(document[key])
+                return _storable(document[key])
     left = [one for one in entries if not _is_complete(one)]
     underway = [one for one in left if _status(one) in _UNDERWAY]
     return next((name for one in (*underway, *left) if (name := _name_of(one))), None)
@@ -63,7 +64,11 @@ def _name_of(entry: Mapping[str, Any]) -> str | None:
     for key in _NAMES:
         value = entry.get(key)
         if isinstance(value, str) and value:
-            return value
+            return _storable(value)
         if type(value) is int:
             return str(value)
     return None
+
+
+def _storable(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

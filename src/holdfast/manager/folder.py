@@ -8,6 +8,9 @@
         ├── claude-progress.txt         likewise
         └── .holdfast                   whose it is
 
+The names of save points of another session than the usual one end in a number made from that session's id, and
+where progress files share a name their copies are named by the whole path.
+
 It is a picture of what is stored, made anew from there where it is missing or out of date. Nothing is read
 back from it, and no folder without our mark is ever removed.
 """
@@ -42,7 +45,7 @@ class Folder:
         self._session_id = session_id
 
     def show(self, wanted: Mapping[str, Checkpoint], log: Callable[[str], object]) -> None:
-        """Make the folder show exactly these save points, by label. What fails is logged.
+        """Make the folder show exactly these save points, by name. What fails is logged.
 
         A folder that cannot be written is no reason to lose a checkpoint that is stored.
         """
@@ -51,11 +54,11 @@ class Folder:
                 log(f"{FOLDER} leads out of the project, so nothing is written there")
                 return
             shown = self._shown()
-            for label in shown.keys() - wanted.keys():
-                shutil.rmtree(self.path / label)
-            for label, checkpoint in wanted.items():
-                if shown.get(label) != checkpoint.id and not os.path.lexists(self.path / label):
-                    self._write(label, checkpoint)
+            for name in shown.keys() - wanted.keys():
+                shutil.rmtree(self.path / name)
+            for name, checkpoint in wanted.items():
+                if shown.get(name) != checkpoint.id and not os.path.lexists(self.path / name):
+                    self._write(name, checkpoint)
         except OSError as error:
             log(f"{FOLDER} cannot be written: {error}")
 
@@ -79,7 +82,7 @@ class Folder:
                     found[entry.name] = str(mark.get("checkpoint"))
         return found
 
-    def _write(self, label: str, checkpoint: Checkpoint) -> None:
+    def _write(self, folder: str, checkpoint: Checkpoint) -> None:
         """Write one save point's files, whole or not at all."""
         self.path.mkdir(parents=True, exist_ok=True)
         keep_out_of_git(self.path)
@@ -91,7 +94,7 @@ class Folder:
         (making / _MARK).write_text(f"{json.dumps(mark)}\n", encoding="utf-8")
         for name, content in _copies(checkpoint).items():
             (making / name).write_bytes(content)
-        making.rename(self.path / label)
+        making.rename(self.path / folder)
 
 
 def keep_out_of_git(folder: Path) -> None:
@@ -107,9 +110,11 @@ def _copies(checkpoint: Checkpoint) -> dict[str, bytes]:
     except IntegrityError:
         # The document says that it is damaged; there is nothing to copy.
         return {}
-    copies: dict[str, bytes] = {
-        Path(path).name: content for path, content in (state.get("progress_files") or {}).items()
-    }
+    progress: Mapping[str, bytes] = state.get("progress_files") or {}
+    copies = {Path(path).name: content for path, content in progress.items()}
+    if len(copies) < len(progress):
+        # Not in directories: whoever wrote the state could let a path lead anywhere.
+        copies = {Path(path.replace("/", "__")).name: data for path, data in progress.items()}
     features = state.get("features")
     if isinstance(features, Mapping) and features.get("content") is not None:
         copies[FEATURE_COPY] = features["content"]

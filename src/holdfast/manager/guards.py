@@ -75,7 +75,15 @@ class Guard:
     # A function ------------------------------------------------------------------------------
 
     def __call__(self, function: F) -> F:
-        """Guard every call of a function, plain or async."""
+        """Guard every call of a function, plain or async.
+
+        A generator's body runs after the call, when nothing is guarded any more, so it is refused.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidIdentifier(
+                "a guard cannot protect a generator function, whose body runs after the call; use "
+                "`with manager.guard(…)` where its items are asked for, or in its body"
+            )
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -105,10 +113,10 @@ class Guard:
         saved = self._begin()
         for left in reversed(range(self._attempts)):
             try:
-                result = function(*args, **kwargs)
+                result = _now(function(*args, **kwargs), "result")
                 self._judge(self._verdict and _now(self._verdict(result), "verdict"))
             except BaseException as error:
-                outcome = self._recover(saved, error, self._ask(error), left)
+                outcome = self._recover(saved, error, self._ask(saved, error), left)
                 if outcome == "raise":
                     raise
                 if outcome == "skip":
@@ -119,13 +127,13 @@ class Guard:
         raise AssertionError("unreachable")  # pragma: no cover
 
     async def _run_async(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        saved = await in_thread(self._begin)
+        saved = await self._begin_async()
         for left in reversed(range(self._attempts)):
             try:
                 result = await function(*args, **kwargs)
                 self._judge(self._verdict and await _awaited(self._verdict(result)))
             except BaseException as error:
-                chosen = await self._ask_async(error)
+                chosen = await self._ask_async(saved, error)
                 outcome = await in_thread(self._recover, saved, error, chosen, left)
                 if outcome == "raise":
                     raise
@@ -153,17 +161,17 @@ class Guard:
             try:
                 self._judge(self._verdict and _now(self._verdict(), "verdict"))
             except BaseException as error:
-                if self._recover(saved, error, self._ask(error), 0) == "raise":
+                if self._recover(saved, error, self._ask(saved, error), 0) == "raise":
                     raise
                 return True
         if exc is None or isinstance(exc, GeneratorExit):
             # A generator that nobody asks any more has not failed.
             self._manager.keep_guarded(saved)
             return False
-        return self._recover(saved, exc, self._ask(exc), 0) == "skip"
+        return self._recover(saved, exc, self._ask(saved, exc), 0) == "skip"
 
     async def __aenter__(self) -> SavePoint:
-        await in_thread(self._begin)
+        await self._begin_async()
         return cast("SavePoint", self.checkpoint)
 
     async def __aexit__(
@@ -177,14 +185,14 @@ class Guard:
             try:
                 self._judge(self._verdict and await _awaited(self._verdict()))
             except BaseException as error:
-                chosen = await self._ask_async(error)
+                chosen = await self._ask_async(saved, error)
                 if await in_thread(self._recover, saved, error, chosen, 0) == "raise":
                     raise
                 return True
         if exc is None or isinstance(exc, GeneratorExit):
             await in_thread(self._manager.keep_guarded, saved)
             return False
-        chosen = await self._ask_async(exc)
+        chosen = await self._ask_async(saved, exc)
         return await in_thread(self._recover, saved, exc, chosen, 0) == "skip"
 
     # Both ------------------------------------------------------------------------------------
@@ -197,6 +205,17 @@ class Guard:
         self.checkpoint = save_point(self._saved)
         return self._saved
 
+    async def _begin_async(self) -> Checkpoint:
+        """Begin in a thread. A cancellation meanwhile ends what had begun: no block will do that."""
+        begun: list[Checkpoint] = []
+        try:
+            await in_thread(lambda: begun.append(self._begin()))
+        except BaseException:
+            if begun:
+                await in_thread(self._manager.end_guarded, self._end())
+            raise
+        return begun[0]
+
     def _end(self) -> Checkpoint:
         saved, self._saved = self._saved, None
         return cast("Checkpoint", saved)
@@ -205,24 +224,30 @@ class Guard:
         if self._verdict is not None and not verdict:
             raise VerdictFailed(f"{self._name!r} ended, but its verdict is that it failed")
 
-    def _ask(self, error: BaseException) -> Strategy:
-        if self._on_failure is None or not isinstance(error, Exception):
-            # Ctrl-C, an exit or a cancellation are no question of strategy.
+    def _ask(self, saved: Checkpoint, error: BaseException) -> Strategy:
+        if self._on_failure is None or not _is_failure(error):
             return "rollback"
         try:
             return _checked(_now(self._on_failure(error), "on_failure"))
         except Exception as second:
             error.add_note(f"on_failure could not tell what to do: {second!r}")
             return "rollback"
+        except BaseException:
+            # Somebody did not wait for the answer. The block has failed all the same.
+            self._recover(saved, error, "rollback", 0)
+            raise
 
-    async def _ask_async(self, error: BaseException) -> Strategy:
-        if self._on_failure is None or not isinstance(error, Exception):
+    async def _ask_async(self, saved: Checkpoint, error: BaseException) -> Strategy:
+        if self._on_failure is None or not _is_failure(error):
             return "rollback"
         try:
             return _checked(await _awaited(self._on_failure(error)))
         except Exception as second:
             error.add_note(f"on_failure could not tell what to do: {second!r}")
             return "rollback"
+        except BaseException:
+            await in_thread(self._recover, saved, error, "rollback", 0)
+            raise
 
     def _recover(
         self, saved: Checkpoint, error: BaseException, strategy: Strategy, left: int
@@ -237,7 +262,7 @@ class Guard:
         if self.rolled_back is not None and not again:
             self._manager.end_guarded(saved)
         if strategy == "escalate":
-            raise self._escalated(saved, error) from error
+            raise self._escalated(error) from error
         if self.rolled_back is not None and strategy == "skip":
             return "skip"
         if again:
@@ -251,14 +276,30 @@ class Guard:
             return "it could not be rolled back"
         return f"that was the last of {self._attempts} attempts, or a block, which runs only once"
 
-    def _escalated(self, saved: Checkpoint, error: BaseException) -> Escalated:
-        report = self._manager.report_failure(saved, error, self.rolled_back)
+    def _escalated(self, error: BaseException) -> Escalated:
+        before = cast("SavePoint", self.checkpoint)
+        report = self._manager.report_failure(before, error, self.rolled_back)
         done = "it was rolled back" if self.rolled_back is not None else "it was NOT rolled back"
-        return Escalated(
+        escalated = Escalated(
             f"{self._name!r} failed and needs somebody to look at it; {done} to checkpoint "
-            f"{save_point(saved).id}: {type(error).__name__}: {error}",
+            f"{before.id}: {type(error).__name__}: {report['error']['message']}",
             report,
         )
+        try:
+            self._manager.log_failure(report)
+        except HoldfastError as second:
+            # Calling for help must not depend on the store, which may be what is broken.
+            escalated.add_note(f"the report could not be logged: {second}")
+        return escalated
+
+
+class _MustBeAwaited(InvalidIdentifier):
+    """Something to wait for came from where nobody waits: what it stands for would run unguarded."""
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Ctrl-C, an exit, a cancellation and work that would run unguarded are no question of strategy."""
+    return isinstance(error, Exception) and not isinstance(error, _MustBeAwaited)
 
 
 def _checked(strategy: Any) -> Strategy:
@@ -268,12 +309,13 @@ def _checked(strategy: Any) -> Strategy:
 
 
 def _now(value: Any, what: str) -> Any:
-    """Return what a callback answered, which must not be something to wait for."""
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()
-        raise InvalidIdentifier(f"an async {what} needs an async function or `async with`")
-    return value
+    """Return what was answered, which must not be something to wait for: that is stopped."""
+    if not inspect.isawaitable(value):
+        return value
+    stop = getattr(value, "close" if inspect.iscoroutine(value) else "cancel", None)
+    if stop is not None:
+        stop()
+    raise _MustBeAwaited(f"an async {what} needs an `async def` function or `async with`")
 
 
 async def _awaited(value: Any) -> Any:

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from holdfast.config import ManagerSettings, read_agent_context
 from holdfast.effects import error_document
-from holdfast.errors import HoldfastError, InvalidIdentifier
+from holdfast.errors import HoldfastError, InvalidConfiguration, InvalidIdentifier
 from holdfast.manager.documents import ContextDocument
 from holdfast.manager.features import Features, read_features
 from holdfast.state.codec import dump_document
+from holdfast.workspace.base import readable
 
 _WILD: Final = frozenset("*?[")
-_USUAL_ENDINGS: Final = ("txt", "md", "json", "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,10 @@ class Observer:
     """Looks at one project. Providers are plain functions that return what a state may hold."""
 
     def __init__(self, root: Path, settings: ManagerSettings) -> None:
+        if any("**" in part and part != "**" for part in settings.progress.split("/")):
+            raise InvalidConfiguration(
+                f"progress must have ** as a directory of its own, if at all: {settings.progress!r}"
+            )
         self._root = root
         self._settings = settings
         self._providers: dict[str, Callable[[], Any]] = {}
@@ -97,12 +101,12 @@ class Observer:
         )
 
     def paths(self) -> tuple[str, ...]:
-        """Return what is to be captured even where the project's rules ignore it."""
-        pattern = self._settings.progress
-        found = set(self._progress_paths())
-        if pattern.endswith(".*") and not _WILD & set(pattern[:-2]):
-            found |= {f"{pattern[:-2]}.{ending}" for ending in _USUAL_ENDINGS}
-        return (self._settings.feature_list, *sorted(found))
+        """Return what is to be captured now even where the project's rules ignore it."""
+        return (self._settings.feature_list, *self._progress_paths())
+
+    def patterns(self) -> tuple[str, ...]:
+        """Return what else would be captured, were it there."""
+        return (self._settings.progress,) if self._is_pattern() else ()
 
     # Inside ----------------------------------------------------------------------------------
 
@@ -122,13 +126,16 @@ class Observer:
 
     def _read_progress(self) -> dict[str, bytes]:
         found = {path: self._read(path) for path in self._progress_paths()}
-        return {path: content for path, content in found.items() if content is not None}
+        return {readable(path): content for path, content in found.items() if content is not None}
 
     def _progress_paths(self) -> list[str]:
         pattern = self._settings.progress
-        if not _WILD & set(pattern):
+        if not self._is_pattern():
             return [pattern]
         return sorted(path.relative_to(self._root).as_posix() for path in self._root.glob(pattern))
+
+    def _is_pattern(self) -> bool:
+        return not _WILD.isdisjoint(self._settings.progress)
 
     def _read(self, path: str) -> bytes | None:
         """Return a file's content; None for what is no file, or leads out of the project."""

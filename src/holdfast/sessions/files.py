@@ -168,6 +168,15 @@ class ProjectFiles:
             )
         return self._opened
 
+    def include(self, paths: Sequence[str], patterns: Sequence[str]) -> None:
+        """Capture these from now on, ignored or not, besides those that the limits name for good.
+
+        The ``patterns`` tell what further paths would have been among them.
+        """
+        workspace = self.workspace
+        given = self._limits or Limits()
+        workspace.limits = replace(given, include=(*given.include, *paths), patterns=patterns)
+
     def _group(self) -> str:
         """Return a name for what this store and tenant keep, the same wherever the project lies."""
         name = self._store.url

@@ -20,6 +20,7 @@ from holdfast.errors import (
     IntegrityError,
     InvalidIdentifier,
     SessionNotFound,
+    WorkspaceRefused,
 )
 from holdfast.ids import NAME_BYTES, check_session_id, check_text, check_uuid, new_id
 from holdfast.leases import Leases
@@ -182,6 +183,17 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
     def place(self) -> str:
         """The project's directory, as sessions say where they were created."""
         return self._around.place
+
+    def include(self, paths: Sequence[str], *, patterns: Sequence[str] = ()) -> None:
+        """Capture these files or directories from now on, in place of those of the last call.
+
+        Those of the settings, and the ``include`` of `open`, are captured all the same. What fits one
+        of the ``patterns`` and appears after a checkpoint is removed by a rollback to it.
+        """
+        if self._around.files is not None:
+            # A directory that is no project is told of by the capture.
+            with suppress(WorkspaceRefused):
+                self._around.files.include(paths, patterns)
 
     def close(self) -> None:
         """Give back the leases of all sessions and release the store. Closing twice is fine."""

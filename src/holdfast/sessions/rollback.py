@@ -321,7 +321,8 @@ class Rollbacks:
             checkpoint_id=str(uuid5(_LANDINGS, safety.id)),
             state=state,
             captured=captured,
-            retention_class="automatic",
+            # Of a class that no other save counts in, and without an end: the session goes on from it.
+            retention_class="step",
             description=request.title,
             metadata=metadata,
         )
@@ -336,7 +337,7 @@ class Rollbacks:
     def _steps(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
         """Return the safety checkpoints, newest first: one for each rollback, undo and redo.
 
-        Landings go the way of all automatic checkpoints; these stay for a month.
+        Landings go the way of all steps, or are deleted; these stay for a month.
         """
         query = CheckpointQuery(self._session_id, namespace="")
         return [

@@ -31,13 +31,14 @@ class Limits:
 
     ``max_file_bytes`` leaves out larger files; ``quota_bytes`` bounds the whole private store;
     ``seconds`` bounds one capture. ``include`` names files or directories that are captured although
-    the project's rules ignore them.
+    the project's rules ignore them; ``patterns`` says which others would be, were they there.
     """
 
     max_file_bytes: int = 100 * MB
     quota_bytes: int = 10 * 1024 * MB
     seconds: float | None = 600.0
     include: Sequence[str] = ()
+    patterns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ class Details:
     ``head`` is what HEAD says in the user's repository (``ref: refs/heads/main`` or a commit) and
     ``head_commit`` the commit behind it, both None outside of one; ``below`` is where in its work tree
     the project lies, with a slash in the end, or empty at its top. ``excludes`` are the rules of
-    ``.git/info/exclude`` at the time, ``included`` the paths that were captured in spite of rules: what
-    the snapshot lacks of those was not there.
+    ``.git/info/exclude`` at the time, ``included`` the paths that were captured in spite of rules, and
+    ``patterns`` what such paths look like: what the snapshot lacks of those was not there.
     """
 
     defaults: tuple[int, int, int] = _USUAL
@@ -45,6 +45,7 @@ class Details:
     below: str = ""
     excludes: str = ""
     included: list[str] = field(default_factory=list)
+    patterns: list[str] = field(default_factory=list)
 
     def mode_of(self, path: str, git_mode: str) -> int:
         """Return the permissions of a file."""
@@ -84,6 +85,7 @@ class Details:
             "included": sorted(self.included),
             # Nearly all have none.
             **({"below": self.below} if self.below else {}),
+            **({"patterns": sorted(self.patterns)} if self.patterns else {}),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
@@ -109,6 +111,7 @@ class Details:
                 below=_text(document.get("below", "")),
                 excludes=_text(document["excludes"]),
                 included=_texts(document.get("included", [])),
+                patterns=_texts(document.get("patterns", [])),
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SnapshotCorrupt(f"the snapshot's details cannot be read: {error}") from None

@@ -7,6 +7,7 @@ reads and writes such lists with these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Final
 
 # How many paths one command is given as arguments.
@@ -59,3 +60,17 @@ def within(path: str, folders: Iterable[str] | None) -> bool:
     return folders is None or any(
         one == "." or path == one or path.startswith(f"{one.rstrip('/')}/") for one in folders
     )
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Whether a path fits a pattern as `pathlib.Path.glob` reads it, or lies in a directory that does."""
+    parts = path.split("/")
+    # How many parts of the path the parts of the pattern may stand for so far.
+    reached = {0}
+    for piece in pattern.split("/"):
+        if piece == "**":
+            reached = {at for first in reached for at in range(first, len(parts) + 1)}
+        else:
+            begun = (at for at in reached if at < len(parts))
+            reached = {at + 1 for at in begun if fnmatchcase(parts[at], piece)}
+    return any(reached)

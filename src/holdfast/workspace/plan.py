@@ -17,7 +17,7 @@ from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.details import Details
 from holdfast.workspace.ignores import ignored_among
 from holdfast.workspace.lengths import first_too_long
-from holdfast.workspace.paths import folders_of, parents, within
+from holdfast.workspace.paths import fits, folders_of, parents, within
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import Git
 from holdfast.workspace.trees import Difference, check_path, checked_difference
@@ -142,7 +142,7 @@ def make_plan(
         raise RestoreFailed(
             f"the snapshot's ignore rules cannot be read: {error}. Nothing was changed"
         ) from error
-    ignored = {path for path in ignored if not within(path, target.details.included)}
+    ignored = {path for path in ignored if not _was_wanted(path, target.details)}
     for change in changes:
         if store.is_own(change.path):
             plan.kept.append(Skipped(change.path, "a database of checkpoints is left as it is"))
@@ -181,6 +181,11 @@ def make_plan(
     plan.check()
     _check_lengths(store.root, plan)
     return plan
+
+
+def _was_wanted(path: str, details: Details) -> bool:
+    """Whether a snapshot would have held a path, had it been there, whatever rules ignore it."""
+    return within(path, details.included) or any(fits(path, one) for one in details.patterns)
 
 
 def _check_lengths(root: Path, plan: Plan) -> None:

@@ -129,6 +129,7 @@ class Scan:
         self._findings.rules_changed = excludes != self._details.excludes
         self._details.excludes = excludes
         self._details.included = list(self._basis.limits.include)
+        self._details.patterns = list(self._basis.limits.patterns)
         self._basis.store.write_excludes(excludes)
 
     def _ask_git(self) -> tuple[list[str], list[str], bool]:
