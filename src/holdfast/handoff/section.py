@@ -93,7 +93,7 @@ def update_handoff(
     project_dir = manager.project_dir
     settings = load_config(project_dir).handoff
     path = handoff_path(project_dir, settings)
-    listed = _latest(manager, session, rows or settings.rows)
+    listed = listed_checkpoints(manager, session, most=rows or settings.rows)
     decisions = _decisions(manager, session)
     for _ in range(_ATTEMPTS):
         before = _read(path)
@@ -128,16 +128,19 @@ def read_handoff(path: Path) -> Handoff:
 # Finding what to say --------------------------------------------------------------------------
 
 
-def _latest(manager: SessionManager, session: Session | None, rows: int) -> list[CheckpointRecord]:
+def listed_checkpoints(
+    manager: SessionManager, session: Session | None, *, most: int
+) -> list[CheckpointRecord]:
+    """Return the latest checkpoints that a handoff tells of, of one session or of all, newest first."""
     session_id = None if session is None else session.id
     found = [
         record
         for kept_as in _CLASSES
         for record in manager.store.list_checkpoints(
-            CheckpointQuery(session_id, namespace="", retention_class=kept_as, limit=rows)
+            CheckpointQuery(session_id, namespace="", retention_class=kept_as, limit=most)
         )
     ]
-    return sorted(found, key=lambda one: one.seq, reverse=True)[:rows]
+    return sorted(found, key=lambda one: one.seq, reverse=True)[:most]
 
 
 def _decisions(manager: SessionManager, session: Session | None) -> Sequence[Note]:
