@@ -114,7 +114,8 @@ def _open(
         )
     file, options = file_in(url)
     if not create and not os.path.exists(file):
-        raise StoreUnavailable(f"no Holdfast database here ({file}); run: holdfast init")
+        message = f"no Holdfast database here ({file}); run: holdfast init"
+        raise StoreUnavailable(message, absent=True)
     from holdfast.stores.sqlite import BUSY_TIMEOUT, SqliteStore
 
     if tenant is None:

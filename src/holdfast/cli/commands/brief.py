@@ -9,9 +9,10 @@ import click
 from holdfast.brief import LEAST_TOKENS
 from holdfast.cli.options import Common, common_options, unfinished_session
 from holdfast.cli.output import answer, one_line, print_line, print_text
-from holdfast.errors import NothingToResume, StoreUnavailable
+from holdfast.errors import NothingToResume, StoreError
 from holdfast.model import BRIEF_TOKENS
 from holdfast.preflight import Preflight
+from holdfast.sessions import SessionManager
 from holdfast.sessions.briefing import preflight_of_project
 
 DIFFERS: Final = 1
@@ -59,17 +60,26 @@ def command(
       holdfast brief --check --tool bash --tool edit --json
       holdfast brief --if-any        (as the session-start hook of an agent)
     """
+
+    def opened() -> SessionManager:
+        try:
+            return common.open()
+        except StoreError as error:
+            if not (if_any and error.absent):
+                raise
+            raise NothingToResume(str(error)) from error
+
     try:
         if check:
-            found = preflight_of_project(common.open, session_id=session, tools=tools or None)
+            found = preflight_of_project(opened, session_id=session, tools=tools or None)
             _show_preflight(found, common)
             ctx.exit(0 if found.verdict == "clean" else DIFFERS)
-        with common.open() as manager:
+        with opened() as manager:
             chosen = unfinished_session(manager, session)
             brief = manager.get_session(chosen).brief(
                 max_tokens=max_tokens, tools=tools or None, files=files
             )
-    except (NothingToResume, StoreUnavailable):
+    except NothingToResume:
         if not if_any:
             raise
         if common.json:
