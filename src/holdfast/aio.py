@@ -794,9 +794,13 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.recover`."""
         return await self._run(self._manager.recover, max_attempts=max_attempts)
 
-    async def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
+    async def latest_unfinished_session(
+        self, *, agent_type: str | None = None, parked: bool = False
+    ) -> SessionRecord:
         """See `SessionManager.latest_unfinished_session`."""
-        return await self._run(self._manager.latest_unfinished_session, agent_type=agent_type)
+        return await self._run(
+            self._manager.latest_unfinished_session, agent_type=agent_type, parked=parked
+        )
 
     async def list_sessions(
         self,

@@ -71,11 +71,13 @@ def command(
 
     try:
         if check:
-            found = preflight_of_project(opened, session_id=session, tools=tools or None)
+            found = preflight_of_project(
+                opened, session_id=session, tools=tools or None, parked=not if_any
+            )
             _show_preflight(found, common)
             ctx.exit(0 if found.verdict == "clean" else DIFFERS)
         with opened() as manager:
-            chosen = unfinished_session(manager, session)
+            chosen = unfinished_session(manager, session, parked=not if_any)
             brief = manager.get_session(chosen).brief(
                 max_tokens=max_tokens, tools=tools or None, files=files
             )
