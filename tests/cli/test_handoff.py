@@ -106,6 +106,24 @@ def test_other_files_are_written_instead(started: CommandLine) -> None:
 
 
 @pytest.mark.row("S1-32")
+def test_a_template_is_looked_for_from_where_one_is(
+    started: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (started.project / "mine.md").write_text("top $issue\n")
+    (started.project / "sub").mkdir()
+    (started.project / "sub" / "mine.md").write_text("sub $issue\n")
+    monkeypatch.chdir(started.project / "sub")
+
+    def written(*options: str) -> str:
+        (path,) = started.json("handoff", "--issue", "7", *options)["handoff"]["paths"]
+        return Path(path).read_text(encoding="utf-8")
+
+    assert written("--template", "mine.md") == "sub #7\n"
+    assert written("--template", "../mine.md") == "top #7\n"
+    (started.project / ".agents" / "holdfast.toml").write_text('[handoff]\ntemplate = "mine.md"\n')
+    assert written() == "top #7\n"
+
+
 def test_the_log_records_what_the_gates_say(started: CommandLine) -> None:
     (started.project / ".agents" / "holdfast.toml").write_text(GATES)
     before = started.json("log")["checkpoints"]
