@@ -66,6 +66,17 @@ def test_check_answers_with_its_exit_code(started: CommandLine) -> None:
     }
 
 
+def test_by_default_it_is_about_the_session_of_the_branch(started: CommandLine) -> None:
+    (here,) = (one["id"] for one in started.json("sessions")["sessions"])
+    git("checkout", "-q", "-b", "feature")
+    started.save("elsewhere", {}, "--session", "newer")
+    assert started.json("brief")["brief"]["session_id"] == "newer"
+    git("checkout", "-q", "main")
+    assert started.json("brief")["brief"]["session_id"] == here
+    for command in ("brief", "save", "resume"):
+        assert "on the present git branch" in " ".join(started.ok(command, "--help").split())
+
+
 def test_a_database_that_cannot_be_opened_is_unsafe(cli: CommandLine) -> None:
     answer = cli("brief", "--check", "--json")
     assert answer.code == 1

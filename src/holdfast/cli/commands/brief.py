@@ -47,9 +47,10 @@ def command(
 ) -> None:
     """Print what to know before going on.
 
-    SESSION is an id or its beginning; the most recently created unfinished session by default. The text
-    is for an agent or a person: the task, what is done and what is next, decisions, open files, and what
-    is no longer as the last checkpoint says. Nothing is changed and no session is taken.
+    SESSION is an id or its beginning; by default the most recent unfinished session of this project, on
+    the present git branch if there is one. The text is for an agent or a person: the task, what is done
+    and what is next, decisions, open files, and what is no longer as the last checkpoint says. Nothing is
+    changed and no session is taken.
 
     With --check only that comparison is printed, and the exit code is 1 unless the verdict is clean.
 
