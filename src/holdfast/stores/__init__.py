@@ -102,12 +102,14 @@ def _open(
 
         return MemoryStore(tenant="default" if tenant is None else tenant)
     if scheme in ("postgresql", "postgres") and separator:
+        from holdfast.sql import schema_in
         from holdfast.stores.postgres import PostgresStore
 
+        schema = schema_in(text)
         text, options = _without_our_options(text)
         return PostgresStore(
             text,
-            schema=options.get("schema", ["holdfast"])[-1],
+            schema=schema,
             tenant=options.get("tenant", ["default"])[-1] if tenant is None else tenant,
             ensure_schema=create,
             sealed=sealed,
