@@ -42,7 +42,7 @@ from holdfast.retention import Decision, Policy
 from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.comparison import Comparison
 from holdfast.sessions.erasing import Erasure
-from holdfast.sessions.inspection import StoredSecret
+from holdfast.sessions.inspection import SecretsReport
 from holdfast.sessions.portable import CopyReport, ImportReport
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.unfinished import MAX_RECOVERIES
@@ -800,9 +800,13 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.recover`."""
         return await self._run(self._manager.recover, max_attempts=max_attempts)
 
-    async def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
+    async def latest_unfinished_session(
+        self, *, agent_type: str | None = None, parked: bool = False
+    ) -> SessionRecord:
         """See `SessionManager.latest_unfinished_session`."""
-        return await self._run(self._manager.latest_unfinished_session, agent_type=agent_type)
+        return await self._run(
+            self._manager.latest_unfinished_session, agent_type=agent_type, parked=parked
+        )
 
     async def list_sessions(
         self,
@@ -998,6 +1002,6 @@ class AsyncSessionManager(AsyncClosing):
 
     async def find_secrets(
         self, *, files: bool = False, progress: Callable[[int], None] | None = None
-    ) -> list[StoredSecret]:
+    ) -> SecretsReport:
         """See `SessionManager.find_secrets`."""
         return await self._run(self._manager.find_secrets, files=files, progress=progress)

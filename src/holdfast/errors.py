@@ -590,10 +590,17 @@ class SnapshotCorrupt(IntegrityError):
 
 
 class StoreError(HoldfastError):
-    """The database cannot do its part."""
+    """The database cannot do its part.
+
+    ``absent`` tells that there is none yet, so that nothing is stored: no file, or no tables in it.
+    """
 
     code = "store"
     exit_code = 6
+
+    def __init__(self, message: str = "", *, absent: bool = False) -> None:
+        super().__init__(message)
+        self.absent = absent
 
 
 class StoreUnavailable(StoreError):

@@ -37,7 +37,7 @@ from holdfast.errors import (
     NothingToResume,
     StoreError,
 )
-from holdfast.handoff import handoff_path, read_handoff
+from holdfast.handoff import handoff_path, listed_checkpoints, read_handoff
 from holdfast.handoff.session_log import last_session_log
 from holdfast.leases import AGENT
 from holdfast.preflight import Preflight
@@ -355,8 +355,11 @@ def _handoff(facts: _Facts) -> tuple[bool, str]:
         found = read_handoff(handoff_path(project_dir, load_config(project_dir).handoff))
     except HandoffRefused as error:
         return False, str(error)
-    listed = {row["id"] for row in found.checkpoints}
-    met = facts.latest is not None and facts.latest.id in listed
+    # Behind an autosave the latest checkpoint of all is none that a handoff would ever list.
+    latest = next(iter(listed_checkpoints(facts.manager, facts.known, most=1)), None)
+    if latest is None:
+        return False, "nothing was saved that a handoff lists; run: holdfast save"
+    met = latest.id in {row["id"] for row in found.checkpoints}
     return met, f"{found.path.name} lists the latest checkpoint" if met else (
         f"{found.path.name} does not list the latest checkpoint; run: holdfast handoff --write"
     )

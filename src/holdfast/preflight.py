@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,7 +241,11 @@ def _short(commit: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRefReport:
-    """What became of one memory reference. ``unverified``: not a file, so nobody looked."""
+    """What became of one memory reference.
+
+    ``unverified``: there is nothing known to compare with. It names no file, or has a hash of another
+    kind than `hash_file` makes.
+    """
 
     key: str
     location: str
@@ -261,17 +266,25 @@ def check_memory_refs(
     for ref in refs:
         location = ref.get("path") or ref["uri"]
         path = _local_path(ref)
-        status: RefStatus
-        if path is None:
-            status = "unverified"
-        elif not os.path.isfile(project_dir / path):
-            status = "missing"
-        elif ref.get("hash") and not _same_hash(project_dir / path, ref["hash"]):
-            status = "changed"
-        else:
-            status = "present"
+        status: RefStatus = "unverified"
+        if path is not None:
+            status = _status_of(project_dir / path, ref.get("hash"))
         reports.append(MemoryRefReport(ref["key"], location, status))
     return reports
+
+
+def _status_of(path: Path, expected: str | None) -> RefStatus:
+    # os.path: a path that no system call takes is a missing one.
+    if not os.path.exists(path):
+        return "missing"
+    if not os.path.isfile(path):
+        return "unverified"
+    if not expected:
+        return "present"
+    digest = _sha256_in(expected)
+    if digest is None:
+        return "unverified"
+    return "present" if _has_digest(path, digest) else "changed"
 
 
 def memory_reasons(reports: Iterable[MemoryRefReport]) -> Iterator[Reason]:
@@ -294,13 +307,20 @@ def _local_path(ref: Mapping[str, Any]) -> str | None:
     return unquote(parts.path) if parts.scheme in ("", "file") else None
 
 
-def _same_hash(path: Path, expected: str) -> bool:
+def _sha256_in(expected: str) -> str | None:
+    """Return the digest that a hash states, None for a hash of another kind."""
+    algorithm, colon, digest = expected.lower().rpartition(":")
+    if algorithm == "sha256" or (not colon and re.fullmatch(r"[0-9a-f]{64}", digest)):
+        return digest
+    return None
+
+
+def _has_digest(path: Path, digest: str) -> bool:
     try:
-        actual = hash_file(path)
+        return hash_file(path) == f"sha256:{digest}"
     except OSError:
         # What cannot be read cannot be what it was.
         return False
-    return expected in (actual, actual.removeprefix("sha256:"))
 
 
 def missing_files(open_files: Iterable[Mapping[str, Any]], project_dir: Path) -> set[str]:

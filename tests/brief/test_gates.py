@@ -218,6 +218,22 @@ def test_the_handoff_may_be_written_after_the_final_checkpoint(
     assert met(ask("end")) == {"checkpoint": False, "handoff": True}
 
 
+def test_the_handoff_need_not_list_what_it_never_lists(
+    saved: Session, manager: SessionManager, project: Path, ask: Callable[..., GateReport]
+) -> None:
+    configure(project, end={"must": ["checkpoint", "handoff"]})
+    update_handoff(manager, write=True)
+    with gated(manager, saved, lambda: {"step": 1}, interval=None):
+        pass
+    assert saved.latest_checkpoint().retention_class == "automatic"
+    saved.save_checkpoint("final", state={})
+    assert met(ask("end")) == {"checkpoint": True, "handoff": False}
+    automatic = manager.create_session("implementer")
+    automatic.save_checkpoint(state={}, retention_class="automatic")
+    report = ask("end", session_id=automatic.id)
+    assert report.unmet[0].evidence == "nothing was saved that a handoff lists; run: holdfast save"
+
+
 def test_a_session_in_use_is_not_disturbed_by_the_start_gate(
     saved: Session, project: Path, ask: Callable[..., GateReport], other: Callable[[], Any]
 ) -> None:

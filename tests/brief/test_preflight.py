@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from holdfast import Session, SessionManager
 from holdfast.errors import InvalidFilter, StoreBusy
 from holdfast.preflight import REASONS, Preflight, Reason, store_reason
 from holdfast.sessions.briefing import preflight_of_project
-from tests.brief.conftest import git, state
+from tests.brief.conftest import NOTES, git, state
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {"bash": "5.2", "edit": None}
@@ -319,6 +320,32 @@ def test_looking_changes_nothing_of_the_users(saved: Session, project: Path) -> 
     before = git("status", "--porcelain"), git("rev-parse", "HEAD"), git("stash", "list")
     saved.preflight()
     assert (git("status", "--porcelain"), git("rev-parse", "HEAD"), git("stash", "list")) == before
+
+
+def test_a_memory_reference_is_said_to_differ_only_where_that_is_known(
+    saved: Session, project: Path
+) -> None:
+    (project / "memories").mkdir()
+    digest = hashlib.sha256(NOTES).hexdigest()
+    expected = {
+        digest: "present",
+        digest.upper(): "present",
+        f"sha256:{digest}": "present",
+        f"SHA256:{digest.upper()}": "present",
+        "SHA256:ABCD": "changed",
+        "0" * 64: "changed",
+        f"sha1:{digest}": "unverified",
+        f"sha512:{'0' * 128}": "unverified",
+        "abcd": "unverified",
+    }
+    refs = [{"key": one, "path": "notes.md", "hash": one} for one in expected]
+    refs.append({"key": "folder", "path": "memories"})
+    refs.append({"key": "folder with a hash", "path": "memories", "hash": digest})
+    saved.save_checkpoint(state={"memory_refs": refs})
+    found = {one.key: one.status for one in saved.check_memory_refs()}
+    assert found == expected | {"folder": "unverified", "folder with a hash": "unverified"}
+    told = {one.subject for one in saved.preflight().reasons}
+    assert told == {"SHA256:ABCD", "0" * 64}
 
 
 @pytest.mark.row("S1-09")

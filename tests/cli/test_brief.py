@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import SessionManager
+from holdfast.sql import Migration, migrations
 from tests.brief.conftest import git, state
 from tests.cli.conftest import CommandLine, run_process
 
@@ -65,6 +66,17 @@ def test_check_answers_with_its_exit_code(started: CommandLine) -> None:
     }
 
 
+def test_by_default_it_is_about_the_session_of_the_branch(started: CommandLine) -> None:
+    (here,) = (one["id"] for one in started.json("sessions")["sessions"])
+    git("checkout", "-q", "-b", "feature")
+    started.save("elsewhere", {}, "--session", "newer")
+    assert started.json("brief")["brief"]["session_id"] == "newer"
+    git("checkout", "-q", "main")
+    assert started.json("brief")["brief"]["session_id"] == here
+    for command in ("brief", "save", "resume"):
+        assert "on the present git branch" in " ".join(started.ok(command, "--help").split())
+
+
 def test_a_database_that_cannot_be_opened_is_unsafe(cli: CommandLine) -> None:
     answer = cli("brief", "--check", "--json")
     assert answer.code == 1
@@ -95,6 +107,45 @@ def test_as_a_hook_it_is_silent_where_there_is_nothing_to_resume(cli: CommandLin
     with SessionManager.open(project_dir=cli.project) as manager:
         manager.hold_session(manager.list_sessions()[0].id).complete()
     assert hook() == (0, "", b"")
+
+
+def test_without_a_database_there_is_nothing_whatever_is_asked(cli: CommandLine) -> None:
+    for create in (lambda _: None, Path.touch):
+        folder = cli.project / ".agents"
+        folder.mkdir(exist_ok=True)
+        create(folder / "sessions.db")
+        for options in ((), ("--check",), ("some-id",)):
+            answer = cli("brief", "--if-any", *options)
+            assert (answer.code, answer.out, answer.err) == (0, "", "")
+        assert cli.json("brief", "--if-any") == {"brief": None}
+        assert cli.json("brief", "--if-any", "--check") == {"preflight": None}
+        assert cli("brief").code == 6
+        assert cli("brief", "--check").code == 1
+
+
+def test_a_database_without_tables_is_none_and_a_server_that_is_down_is_told_of(
+    cli: CommandLine, postgres_url: str
+) -> None:
+    answer = cli("brief", "--if-any", "--url", postgres_url)
+    assert (answer.code, answer.out, answer.err) == (0, "", "")
+    assert cli("brief", "--url", postgres_url).code == 6
+    down = ("--url", "postgresql://nobody@127.0.0.1:1/none")
+    assert cli("brief", "--if-any", *down).code == 6
+    assert cli("brief", "--if-any", "--check", *down).code == 1
+
+
+def test_a_database_that_is_damaged_or_older_is_told_of(
+    started: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = Migration(2, "002_next.sql", "", "", "sha256:2")
+    known = (*migrations("sqlite"), second)
+    with monkeypatch.context() as patched:
+        patched.setattr("holdfast.stores.sqlite_schema.migrations", lambda _: known)
+        answer = started("brief", "--if-any")
+        assert answer.code == 6
+        assert "lacks 002_next" in answer.err
+    (started.project / ".agents" / "sessions.db").write_bytes(b"junk" * 2048)
+    assert started("brief", "--if-any").code == 6
 
 
 @pytest.mark.row("S1-25")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
@@ -63,6 +64,34 @@ def test_the_settings_can_forbid_it(started: CommandLine) -> None:
 
 
 @pytest.mark.row("S1-32", "S1-56")
+def test_every_command_of_the_table_works(cli: CommandLine) -> None:
+    with SessionManager.open() as manager:
+        done = manager.create_session("implementer", session_id="done")
+        finished = done.save_checkpoint("finished", state={"n": 1})
+        done.complete()
+        going = manager.create_session("implementer", session_id="going")
+        first = going.save_checkpoint("first", state={"n": 2})
+        dead_end = going.save_checkpoint("dead end", state={}, resumable=False)
+        broken = going.save_checkpoint("broken", state={"n": 3})
+    # The library's own SQLite: two copies of it in one process would undo each other's locks.
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE session_checkpoints SET label = 'x' WHERE id = ?", (broken.id,))
+    database.close()
+    assert cli("verify", "--deep").code == 5
+    cli.ok("handoff", "--write")
+    rows = cli.json("handoff", "--read")["handoff"]["checkpoints"]
+    commands = {row["id"]: row["resume"] for row in rows}
+    assert commands[first.id] == f"holdfast resume going --checkpoint {first.id}"
+    assert commands[finished.id] == f"holdfast fork {finished.id}"
+    assert commands[dead_end.id] == f"holdfast show {dead_end.id}"
+    assert broken.id not in commands
+    for text in commands.values():
+        cli.ok(*text.split()[1:])
+    cli.ok("handoff", "--issue", "7", "--session", "done")
+    (written,) = (cli.project / ".agents/sessions/handoffs").iterdir()
+    assert f"holdfast fork {finished.id}" in written.read_text(encoding="utf-8")
+
+
 def test_other_files_are_written_instead(started: CommandLine) -> None:
     answer = started.json("handoff", "--issue", "42", "--title", "OAuth")["handoff"]
     (path,) = answer["paths"]
@@ -77,6 +106,24 @@ def test_other_files_are_written_instead(started: CommandLine) -> None:
 
 
 @pytest.mark.row("S1-32")
+def test_a_template_is_looked_for_from_where_one_is(
+    started: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (started.project / "mine.md").write_text("top $issue\n")
+    (started.project / "sub").mkdir()
+    (started.project / "sub" / "mine.md").write_text("sub $issue\n")
+    monkeypatch.chdir(started.project / "sub")
+
+    def written(*options: str) -> str:
+        (path,) = started.json("handoff", "--issue", "7", *options)["handoff"]["paths"]
+        return Path(path).read_text(encoding="utf-8")
+
+    assert written("--template", "mine.md") == "sub #7\n"
+    assert written("--template", "../mine.md") == "top #7\n"
+    (started.project / ".agents" / "holdfast.toml").write_text('[handoff]\ntemplate = "mine.md"\n')
+    assert written() == "top #7\n"
+
+
 def test_the_log_records_what_the_gates_say(started: CommandLine) -> None:
     (started.project / ".agents" / "holdfast.toml").write_text(GATES)
     before = started.json("log")["checkpoints"]

@@ -44,6 +44,31 @@ def test_people_read_what_happened(cli: CommandLine) -> None:
     assert cli.ok("complete").startswith(f"completed {saved['session_id']}")
 
 
+def test_a_session_that_is_paused_until_later_is_named_and_can_be_looked_at(
+    cli: CommandLine,
+) -> None:
+    session_id = cli.save("one", {"n": 1}, "--task", "Port it")["session_id"]
+    cli.ok("pause", "-m", "rate limit", "--until", "2999-01-01T08:30")
+    assert "Port it" in cli.ok("brief")
+    assert cli.json("brief", "--check")["preflight"]["checkpoint"] is not None
+    assert cli.json("decide", "Wait")["decision"]["session_id"] == session_id
+    again = cli.json("pause", "-m", "approval", "--until", "2999-01-02")["session"]
+    assert (again["id"], again["pause_reason"]) == (session_id, "approval")
+    # What goes on with it, or ends it, has to name it, and a hook starts with something else.
+    assert cli.json("brief", "--if-any") == {"brief": None}
+    assert cli.json("brief", "--if-any", "--check") == {"preflight": None}
+    for command in ("resume", "complete"):
+        answer = cli(command)
+        assert answer.code == 3
+        assert f"{session_id} is paused until 2999-01-02 00:00 UTC" in answer.err
+    # Where there is another one, that is meant.
+    with SessionManager.open(project_dir=cli.project, workspace=False) as manager:
+        other = manager.create_session("tester").id
+    assert cli.json("decide", "Go on")["decision"]["session_id"] == other
+    cli.ok("complete")
+    assert cli.json("resume", session_id)["session"]["status"] == "active"
+
+
 def test_a_session_that_was_never_saved_can_be_resumed(cli: CommandLine) -> None:
     cli.ok("init")
     with SessionManager.open(project_dir=cli.project, workspace=False) as manager:

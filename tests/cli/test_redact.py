@@ -1,7 +1,11 @@
 """Which secrets are stored already?"""
 
 import json
+import shutil
 from random import Random
+
+import apsw
+import pytest
 
 from holdfast import SessionManager
 from holdfast.redaction import KINDS
@@ -14,7 +18,7 @@ def test_a_store_without_secrets_is_said_to_be_so(cli: CommandLine) -> None:
     with SessionManager.open(redact=True) as manager:
         save_everywhere(manager, one_of_each_kind())
     assert "no secrets" in cli.ok("redact", "--check")
-    assert cli.json("redact", "--check") == {"redact": {"ok": True, "secrets": []}}
+    assert cli.json("redact", "--check") == {"redact": {"ok": True, "secrets": [], "damaged": []}}
 
 
 def test_secrets_are_told_by_kind_and_place_and_not_shown(cli: CommandLine) -> None:
@@ -80,6 +84,54 @@ def test_files_are_looked_into_on_request(cli: CommandLine) -> None:
     assert (one["kind"], one["where"], one["path"]) == ("github-token", "file", "notes.txt")
     assert one["checkpoint"] == "first"
     assert token not in json.dumps(one)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("UPDATE session_checkpoints SET description = 'x' WHERE name = 'bad'", "checkpoint"),
+        ("UPDATE sessions SET created_at = 'junk' WHERE id = 'damaged'", "session"),
+        ("UPDATE effects SET started_at = 'junk' WHERE session_id = 'damaged'", "session"),
+    ],
+)
+def test_what_is_damaged_hides_no_secret_of_the_rest(
+    cli: CommandLine, statement: str, what: str
+) -> None:
+    token = corpus.TOKENS["github-token"][0](Random(4))
+    with SessionManager.open(workspace=False) as manager:
+        for name in ("first", "damaged", "last"):
+            session = manager.create_session("implementer", session_id=name)
+            session.save_checkpoint("bad" if name == "damaged" else "good", state={"x": token})
+            session.step("deploy", lambda: "done")
+    # The library's own SQLite: two copies of it in one process would undo each other's locks.
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute(statement)
+    assert database.changes() == 1
+    database.close()
+    for _ in range(2):
+        answer = cli("redact", "--check", "--json")
+        assert answer.code == 5
+        found = answer.json["redact"]
+        assert not found["ok"]
+        assert {"first", "last"} <= {one["session_id"] for one in found["secrets"]}
+        [damage] = found["damaged"]
+        assert (damage["checkpoint_id"] is not None) == (what == "checkpoint")
+        assert damage["session_id"] == "damaged"
+        shown = cli("redact", "--check")
+        assert shown.code == 5
+        assert f"not looked at  {damage['checkpoint_id'] or 'session damaged'}: " in shown.out
+        # The second time round a checkpoint is in quarantine.
+        assert cli("verify", "--deep").code == 5
+
+
+def test_files_that_are_gone_are_told_of(cli: CommandLine) -> None:
+    with SessionManager.open() as manager:
+        manager.create_session("implementer").save_checkpoint("first")
+    shutil.rmtree(cli.project / ".agents" / "workspace.git")
+    assert cli("redact", "--check").code == 0
+    answer = cli("redact", "--check", "--files", "--json")
+    assert answer.code == 5
+    assert answer.json["redact"]["damaged"][0]["reason"].startswith("its files: ")
 
 
 def test_check_has_to_be_said(cli: CommandLine) -> None:

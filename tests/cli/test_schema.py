@@ -1,5 +1,7 @@
 import sqlite3
 
+import pytest
+
 from tests.cli.conftest import CommandLine
 
 
@@ -25,6 +27,20 @@ def test_the_dialect_is_that_of_the_store_and_nothing_is_opened(cli: CommandLine
     assert (document["dialect"], document["schema"]) == ("postgres", "holdfast")
     assert cli.json("schema")["schema"]["schema"] is None
     assert not (cli.project / ".agents").exists()
+
+
+def test_the_schema_is_the_one_that_the_url_names(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "postgresql://nowhere.invalid/x?schema=agents")
+    for options in ((), ("--dialect", "postgres"), ("--role", "app")):
+        assert cli.json("schema", *options)["schema"]["schema"] == "agents"
+        assert cli.json("schema", *options, "--schema", "mine")["schema"]["schema"] == "mine"
+    assert 'GRANT USAGE ON SCHEMA "agents" TO "app";' in cli.ok("schema", "--role", "app")
+    odd = cli("schema", "--url", "postgresql://nowhere.invalid/x?schema=a%22b")
+    assert odd.code == 2
+    monkeypatch.delenv("HOLDFAST_URL")
+    assert cli.json("schema", "--role", "app")["schema"]["schema"] == "holdfast"
 
 
 def test_a_name_that_is_not_one_is_refused(cli: CommandLine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,16 @@ import apsw
 import pytest
 
 from holdfast import SessionManager
+from holdfast.crypto import KeyRing
 from holdfast.doctor import SalvageReport, salvage
-from holdfast.errors import EffectUnknown, InvalidUrl, NotADatabase, StoreUnavailable
+from holdfast.errors import (
+    EffectUnknown,
+    InvalidUrl,
+    KeyRequired,
+    NotADatabase,
+    StoreUnavailable,
+    WrongKey,
+)
 
 PAGE = 4096
 SESSIONS = ("first", "second", "third")
@@ -200,6 +209,20 @@ def test_random_damage_never_ends_in_wrong_data(
                 for one in manager.get_session(session.id).list_checkpoints():
                     assert states.get(one.id) in (None, one.state)
     assert saved > 6
+
+
+def test_a_key_that_is_missing_or_wrong_is_said_of_the_file_that_was_named(tmp_path: Path) -> None:
+    path, target = tmp_path / "odd name.db", tmp_path / "saved.db"
+    with SessionManager.open(path, workspace=False, keys=KeyRing.new()) as manager:
+        manager.create_session("worker").save_checkpoint("one", state={"n": 1})
+    wrong: tuple[tuple[Any, type[Exception]], ...] = (
+        (False, KeyRequired),
+        (KeyRing.new(), WrongKey),
+    )
+    for keys, error in wrong:
+        with pytest.raises(error, match=f"^{re.escape(str(path))} is sealed"):
+            salvage(path, target, keys=keys)
+        assert not target.exists()
 
 
 def test_what_cannot_be_salvaged_is_refused(tmp_path: Path) -> None:

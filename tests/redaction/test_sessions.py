@@ -148,7 +148,7 @@ def test_other_databases_get_none_either(
     url = "memory:" if backend == "memory" else request.getfixturevalue("postgres_url")
     with SessionManager.open(url, project_dir=tmp_path, workspace=False, redact=True) as manager:
         session_id = save_everywhere(manager, secrets)
-        assert manager.find_secrets() == []
+        assert manager.find_secrets().ok
         session = manager.resume_session(session_id, rehydrate=secrets.values())
         assert session.state["tuple"] == tuple(secrets.values())
         assert session.missing_secrets() == []

@@ -41,6 +41,18 @@ def test_a_ring_is_made_once_for_its_owner_only(file: Path) -> None:
     assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
+def test_which_file_is_asked_for_with_advice_that_helps(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = run("keys", "new")
+    assert answer.exit_code == 2
+    assert "which FILE? Name it" in answer.stderr
+    assert "HOLDFAST_KEY_FILE" not in answer.stderr
+    assert not file.exists()
+    monkeypatch.delenv("HOLDFAST_KEY_FILE")
+    assert "set HOLDFAST_KEY_FILE" in run("keys", "add").stderr
+
+
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     answer = run("keys", "new", str(tmp_path / ".config" / "holdfast.keys"))
     assert answer.exit_code == 2

@@ -123,8 +123,9 @@ def test_a_session_that_is_paused_until_later_is_resumed_by_name_only(
     newer.pause(until=datetime.now(UTC) + timedelta(hours=1))
     assert manager.latest_unfinished_session().id == older.id
     older.complete()
-    with pytest.raises(NothingToResume):
+    with pytest.raises(NothingToResume, match=f"{newer.id} is paused until"):
         manager.resume_session()
+    assert manager.latest_unfinished_session(parked=True).id == newer.id
     assert manager.resume_session(newer.id).status == "active"
 
 

@@ -175,12 +175,20 @@ def chosen_session(manager: SessionManager, reference: str | None) -> Session:
 
 
 def unfinished_session(
-    manager: SessionManager, reference: str | None, *, agent_type: str | None = None
+    manager: SessionManager,
+    reference: str | None,
+    *,
+    agent_type: str | None = None,
+    parked: bool = False,
 ) -> str:
-    """Return the session that was named, or the id of the most recent unfinished one."""
+    """Return the session that was named, or the id of the most recent unfinished one.
+
+    One that is paused until later is meant, where there is no other, with ``parked`` only: for what
+    does not go on with it.
+    """
     if reference is not None:
         return reference
-    return manager.latest_unfinished_session(agent_type=agent_type).id
+    return manager.latest_unfinished_session(agent_type=agent_type, parked=parked).id
 
 
 def chosen_checkpoint(

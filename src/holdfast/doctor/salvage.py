@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from holdfast.doctor.leaving_out import LeavingOut, Lost
 from holdfast.durable import sync_directory
-from holdfast.errors import InvalidUrl
+from holdfast.errors import InvalidUrl, KeyRequired, WrongKey
 from holdfast.stores import Store, file_in, open_store, sealing
 from holdfast.stores.rules import key_required
 from holdfast.stores.sqlite_errors import translated
@@ -88,7 +89,7 @@ def salvage(
                 raise key_required(str(source))
             add_seal(made, tenant, seal.proof())
         for tenant in tenants_of(made):
-            with open_store(made, tenant=tenant, keys=keys, as_it_is=True) as store:
+            with _opened(made, source, tenant, keys) as store:
                 _mark_remade(store, rows)
                 leaving_out = LeavingOut(made, store)
                 leaving_out.everything(progress, rows.remade_sessions)
@@ -122,6 +123,15 @@ def _rows_of(source: Path, made: Path) -> Salvaged:
         return salvage_rows(source, made)
     except OSError as error:
         raise translated(error, made, f"{source} cannot be copied with its log") from error
+
+
+def _opened(made: Path, source: Path, tenant: str, keys: GivenKeys) -> Store:
+    try:
+        return open_store(made, tenant=tenant, keys=keys, as_it_is=True)
+    except (KeyRequired, WrongKey) as error:
+        # The keys are those of the source; of the file beside the target nobody has heard.
+        url = f"sqlite:///{quote(str(made.absolute()))}"
+        raise type(error)(str(error).replace(url, str(source))) from None
 
 
 def _mark_remade(store: Store, rows: Salvaged) -> None:

@@ -10,6 +10,7 @@ from holdfast.handoff.section import (
     Handoff,
     SectionReport,
     handoff_path,
+    listed_checkpoints,
     read_handoff,
     update_handoff,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "SessionLog",
     "export_session_log",
     "handoff_path",
+    "listed_checkpoints",
     "read_handoff",
     "update_handoff",
     "write_issue_handoff",

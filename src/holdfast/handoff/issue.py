@@ -20,7 +20,7 @@ from holdfast.config import AGENTS_DIR, load_config
 from holdfast.errors import CheckpointNotFound, HandoffRefused, InvalidIdentifier
 from holdfast.handoff.files import create_new, inside
 from holdfast.handoff.session_log import last_session_log
-from holdfast.model import utc_now
+from holdfast.model import CheckpointRecord, utc_now
 from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
 
@@ -86,7 +86,6 @@ def _values(
 ) -> Mapping[str, str]:
     saved = brief.checkpoint
     total, done = len(brief.tasks), len(brief.tasks_with("completed"))
-    resume = f"holdfast resume {shlex.quote(session.id)}"
     return {
         "timestamp": utc_now().isoformat(timespec="seconds"),
         "issue": f"#{issue}" if issue.isdigit() else issue,
@@ -116,9 +115,16 @@ def _values(
             ]
         ),
         "session": session.id,
-        "resume": resume if saved is None else f"{resume} --checkpoint {shlex.quote(saved.id)}",
+        "resume": _resume(session, saved),
         "log": f"`{log}`" if log else "none yet",
     }
+
+
+def _resume(session: Session, saved: CheckpointRecord | None) -> str:
+    if saved is not None and session.status == "completed":
+        return f"holdfast fork {shlex.quote(saved.id)}"
+    from_there = "" if saved is None else f" --checkpoint {shlex.quote(saved.id)}"
+    return f"holdfast resume {shlex.quote(session.id)}{from_there}"
 
 
 def _phase(brief: Brief) -> str:

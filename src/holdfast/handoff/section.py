@@ -10,14 +10,15 @@ from __future__ import annotations
 import html
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.brief import Note, estimate_tokens, moment, one_line
 from holdfast.config import AGENTS_DIR, HandoffSettings, load_config
-from holdfast.errors import HandoffRefused
+from holdfast.errors import HandoffRefused, IntegrityError
 from holdfast.handoff.files import create_new, inside, replace_file
 from holdfast.ids import is_uuid
 from holdfast.model import CheckpointQuery, CheckpointRecord
@@ -93,12 +94,14 @@ def update_handoff(
     project_dir = manager.project_dir
     settings = load_config(project_dir).handoff
     path = handoff_path(project_dir, settings)
-    listed = _latest(manager, session, rows or settings.rows)
+    listed = listed_checkpoints(manager, session, most=rows or settings.rows)
+    finished = _finished(manager, listed)
+    table = [_row(one, finished) for one in listed]
     decisions = _decisions(manager, session)
     for _ in range(_ATTEMPTS):
         before = _read(path)
         parts = _split(before if before is not None else _TITLE.encode(), path)
-        text, shown = _section(listed, decisions, parts, settings.max_tokens)
+        text, shown = _section(table, decisions, parts, settings.max_tokens)
         after = parts.head + text.encode() + parts.tail
         if before is None:
             after += parts.end.encode()
@@ -128,16 +131,35 @@ def read_handoff(path: Path) -> Handoff:
 # Finding what to say --------------------------------------------------------------------------
 
 
-def _latest(manager: SessionManager, session: Session | None, rows: int) -> list[CheckpointRecord]:
+def listed_checkpoints(
+    manager: SessionManager, session: Session | None, *, most: int
+) -> list[CheckpointRecord]:
+    """Return the latest checkpoints that a handoff tells of, of one session or of all, newest first.
+
+    What is in quarantine is not among them: nobody can go on from it.
+    """
     session_id = None if session is None else session.id
     found = [
         record
         for kept_as in _CLASSES
         for record in manager.store.list_checkpoints(
-            CheckpointQuery(session_id, namespace="", retention_class=kept_as, limit=rows)
+            CheckpointQuery(
+                session_id, namespace="", retention_class=kept_as, quarantined=False, limit=most
+            )
         )
     ]
-    return sorted(found, key=lambda one: one.seq, reverse=True)[:rows]
+    return sorted(found, key=lambda one: one.seq, reverse=True)[:most]
+
+
+def _finished(manager: SessionManager, records: Sequence[CheckpointRecord]) -> set[str]:
+    """Return which of the sessions of these checkpoints are final, as far as their rows can be read."""
+    found = set()
+    for session_id in {one.session_id for one in records}:
+        with suppress(IntegrityError):
+            record = manager.store.find_session(session_id)
+            if record is not None and record.status == "completed":
+                found.add(session_id)
+    return found
 
 
 def _decisions(manager: SessionManager, session: Session | None) -> Sequence[Note]:
@@ -218,23 +240,23 @@ def _write(path: Path, before: bytes | None, after: bytes) -> str:
 
 
 def _section(
-    records: Sequence[CheckpointRecord], decisions: Sequence[Note], parts: _Parts, most: int
+    table: Sequence[str], decisions: Sequence[Note], parts: _Parts, most: int
 ) -> tuple[str, int]:
     """Return the section with as many rows as the file has room for, and how many those are."""
     room = most - parts.tokens
-    sizes = [(len(records), count) for count in range(len(decisions), 0, -1)]
-    sizes += [(count, 0) for count in range(len(records), -1, -1)]
+    sizes = [(len(table), count) for count in range(len(decisions), 0, -1)]
+    sizes += [(count, 0) for count in range(len(table), -1, -1)]
     for rows, notes in sizes:
-        text = _lines(records[:rows], decisions[:notes], parts.end)
+        text = _lines(table[:rows], decisions[:notes], parts.end)
         if estimate_tokens(text) <= room:
             return text, rows
     return f"{START}{parts.end}{END}", 0
 
 
-def _lines(records: Sequence[CheckpointRecord], decisions: Sequence[Note], end: str) -> str:
+def _lines(table: Sequence[str], decisions: Sequence[Note], end: str) -> str:
     lines = [START, "", "## Checkpoints", ""]
-    if records:
-        lines += [*_HEADER, *(_row(one) for one in records), ""]
+    if table:
+        lines += [*_HEADER, *table, ""]
     else:
         lines += ["None.", ""]
     if decisions:
@@ -242,24 +264,28 @@ def _lines(records: Sequence[CheckpointRecord], decisions: Sequence[Note], end: 
     return end.join([*lines, END])
 
 
-def _row(one: CheckpointRecord) -> str:
+def _row(one: CheckpointRecord, finished: Collection[str]) -> str:
     branch = one.git_branch or (one.git_commit or "")[:10]
     cells = (
         _cell(one.name),
         _cell(one.id),
         moment(one.created_at),
         _cell(f"{branch}*" if one.git_uncommitted else branch),
-        _command(one),
+        f"`{_command(one, finished=one.session_id in finished)}`",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _command(one: CheckpointRecord) -> str:
+def _command(one: CheckpointRecord, *, finished: bool) -> str:
     """Return what to type; an id that no table can hold is left to be looked up."""
-    known = one.session_id if re.fullmatch(r"[^`|<>\x00-\x1f]+", one.session_id) else "SESSION"
     # In a database from elsewhere it may be anything.
     checkpoint = one.id if is_uuid(one.id) else "CHECKPOINT"
-    return f"`holdfast resume {shlex.quote(known)} --checkpoint {checkpoint}`"
+    if not one.resumable:
+        return f"holdfast show {checkpoint}"
+    if finished:
+        return f"holdfast fork {checkpoint}"
+    known = one.session_id if re.fullmatch(r"[^`|<>\x00-\x1f]+", one.session_id) else "SESSION"
+    return f"holdfast resume {shlex.quote(known)} --checkpoint {checkpoint}"
 
 
 def _cell(text: str) -> str:

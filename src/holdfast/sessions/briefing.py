@@ -298,9 +298,11 @@ def preflight_of_project(
     session_id: str | None = None,
     tools: Tools = None,
     files: bool = True,
+    parked: bool = False,
 ) -> Preflight:
     """Compare a session of a project, the latest unfinished one by default.
 
+    With ``parked`` that may be one that is paused until later, as `latest_unfinished_session` has it.
     A database that cannot be opened, for example because its schema is newer than this Holdfast, is a
     reason like any other.
     """
@@ -310,7 +312,7 @@ def preflight_of_project(
         return Preflight((store_reason(error),), unchecked={"everything": str(error)})
     with manager:
         if session_id is None:
-            session_id = manager.latest_unfinished_session().id
+            session_id = manager.latest_unfinished_session(parked=parked).id
         return manager.get_session(session_id).preflight(tools=tools, files=files)
 
 

@@ -14,7 +14,7 @@ from holdfast.retention import Decision
 from holdfast.sessions import erasing, upkeep
 from holdfast.sessions.erasing import Erasure
 from holdfast.sessions.held import Surroundings
-from holdfast.sessions.inspection import StoredSecret, find_stored_secrets
+from holdfast.sessions.inspection import SecretsReport, find_stored_secrets
 from holdfast.sessions.upkeep import StorageReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
@@ -129,15 +129,16 @@ class KeptStore(ABC):
 
     def find_secrets(
         self, *, files: bool = False, progress: Callable[[int], None] | None = None
-    ) -> list[StoredSecret]:
+    ) -> SecretsReport:
         """Find secrets that are stored, by the rules of redaction; nothing is changed.
 
-        With ``files`` also in the files of each session's latest checkpoint. ``progress`` is called
-        with the number of checkpoints looked through.
+        With ``files`` also in the files of each session's latest checkpoint. What is damaged is named in
+        the report, and the rest is looked at. ``progress`` is called with the number of checkpoints looked
+        through.
         """
         redactor = self._around.redaction.looking()
         chosen = self._around.files if files else None
-        return list(find_stored_secrets(self._store, redactor, chosen, progress=progress))
+        return find_stored_secrets(self._store, redactor, chosen, progress=progress)
 
     # Erasing ----------------------------------------------------------------------------------
 

@@ -1,25 +1,27 @@
 """Which secrets are in a store already? Found by looking at everything; said without saying them.
 
 A value is redacted and compared with itself: where the two differ, there was a secret. So what is found
-here is exactly what redaction would have taken out.
+here is exactly what redaction would have taken out. What is damaged cannot be looked at: it is named beside
+what was found, and hides nothing of the rest.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import IntegrityError, WorkspaceError
+from holdfast.errors import IntegrityError, SnapshotNotFound, WorkspaceError
 from holdfast.model import CheckpointQuery, Payload, SessionCopy, SessionQuery
 from holdfast.redaction import placeholders_in
 from holdfast.sessions.files import ProjectFiles
 from holdfast.state import decode_state
 from holdfast.state.tags import MARK, member, tagged
 from holdfast.stores.base import Store, first
-from holdfast.stores.readable import list_readable
+from holdfast.stores.readable import read_sessions
+from holdfast.verification import Damage, verify_session
 
 if TYPE_CHECKING:
     from holdfast.redaction import Redactor
@@ -44,39 +46,71 @@ class StoredSecret:
     checkpoint: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SecretsReport:
+    """The secrets that are stored, and in ``damaged`` what could not be looked at, with the reason."""
+
+    secrets: tuple[StoredSecret, ...]
+    damaged: tuple[Damage, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when everything was looked at and nothing was found."""
+        return not (self.secrets or self.damaged)
+
+
 def find_stored_secrets(
     store: Store,
     redactor: Redactor,
     files: ProjectFiles | None = None,
     *,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[StoredSecret]:
-    """Yield the secrets in all sessions of a store; with ``files``, in their latest files too.
+) -> SecretsReport:
+    """Find the secrets in all sessions of a store; with ``files``, in their latest files too.
 
-    What is damaged or removed meanwhile is passed over. ``progress`` is called with the number of
-    checkpoints looked through.
+    What is removed meanwhile is passed over. ``progress`` is called with the number of checkpoints
+    looked through.
     """
     looked = count(1)
     seen = (lambda: None) if progress is None else (lambda: progress(next(looked)))
-    for session in list_readable(store, SessionQuery()):
-        copy = store.read_session(session.id)
-        if copy is not None:
-            yield from _Inspection(store, redactor, copy).run(seen)
-        if copy is not None and files is not None:
-            yield from _in_files(store, redactor, files, session.id)
+    sessions, unreadable = read_sessions(store, SessionQuery())
+    secrets: list[StoredSecret] = []
+    damaged = [Damage(None, error.code, str(error), id_) for id_, error in unreadable.items()]
+    for session in sessions:
+        inspection = _Inspection(store, redactor, session.id)
+        secrets += inspection.run(seen)
+        if files is not None:
+            secrets += inspection.in_files(files)
+        damaged += inspection.damaged
+    return SecretsReport(tuple(secrets), tuple(damaged))
 
 
+@dataclass(slots=True)
 class _Inspection:
-    """One session, looked at."""
+    """One session, looked at. ``damaged`` is what could not be."""
 
-    def __init__(self, store: Store, redactor: Redactor, copy: SessionCopy) -> None:
-        self.store = store
-        self.redactor = redactor
-        self.copy = copy
+    store: Store
+    redactor: Redactor
+    session_id: str
+    damaged: list[Damage] = field(default_factory=list)
+    complete: bool = True
 
     def run(self, seen: Callable[[], None]) -> Iterator[StoredSecret]:
         """Look; ``seen`` is called after each checkpoint."""
-        session = self.copy.session
+        try:
+            copy = self.store.read_session(self.session_id)
+        except IntegrityError as error:
+            self.damaged.append(Damage(None, error.code, str(error), self.session_id))
+            return
+        if copy is None:
+            return
+        yield from self.found_in_rows(copy, seen)
+        if not self.complete:
+            # Verification tells what is damaged from what was removed meanwhile.
+            self.damaged += verify_session(self.store, copy)
+
+    def found_in_rows(self, copy: SessionCopy, seen: Callable[[], None]) -> Iterator[StoredSecret]:
+        session = copy.session
         about: dict[str, Any] = {
             "agent_type": session.agent_type,
             "task_description": session.task_description,
@@ -84,38 +118,46 @@ class _Inspection:
             "metadata": session.metadata,
         }
         yield from self.found(about, "session")
-        for agent in self.copy.agents:
+        for agent in copy.agents:
             who = {"name": agent.name, "agent_type": agent.agent_type, "metadata": agent.metadata}
             yield from self.found(who, "agent")
-        for one in self.copy.checkpoints:
+        for one in copy.checkpoints:
             names = {"checkpoint_id": one.id, "checkpoint": self.redactor.text(one.name)}
             called = {"name": one.name, "label": one.label, "external_id": one.external_id}
             yield from self.found(called, "checkpoint", **names)
             yield from self.found(one.description, "description", **names)
             yield from self.found(one.metadata, "metadata", **names)
-            payload = self.store.read_payload(one.id)
-            if payload is not None:
-                yield from self.found_in_payload(payload, "state", **names)
+            yield from self.found_in_payload(self.payload_of(one.id), "state", **names)
             seen()
-        for write in self.copy.writes:
+        for write in copy.writes:
             record = write.record
             about = {"task_path": record.task_path, "channel": record.channel}
             yield from self.found(about, "write")
             yield from self.found_in_payload(record.payload, "write")
-        for effect in self.copy.effects:
+        for effect in copy.effects:
             yield from self.found({"name": effect.name, "key": effect.key}, "effect")
             yield from self.found(effect.error, "effect")
-            if effect.payload is not None:
-                yield from self.found_in_payload(effect.payload, "effect")
-        for line in self.copy.logs:
+            yield from self.found_in_payload(effect.payload, "effect")
+        for line in copy.logs:
             yield from self.found({"message": line.message, "data": line.data}, "log")
 
+    def payload_of(self, checkpoint_id: str) -> Payload | None:
+        try:
+            # What is in quarantine may be whole again.
+            return self.store.read_payload(checkpoint_id, anyway=True)
+        except IntegrityError:
+            self.complete = False
+            return None
+
     def found_in_payload(
-        self, payload: Payload, where: str, **names: str
+        self, payload: Payload | None, where: str, **names: str
     ) -> Iterator[StoredSecret]:
+        if payload is None:
+            return
         try:
             content = decode_state(payload, self.store.read_chunks, cache=self.store.cache)
         except IntegrityError:
+            self.complete = False
             return
         yield from self.found(content.state, where, **names)
         yield from self.found(content.context, "context", **names)
@@ -124,7 +166,34 @@ class _Inspection:
         before = tagged(value, "$")
         after = self.redactor.value(before)
         for path, kind in _differences(before, after, "$"):
-            yield StoredSecret(kind, self.copy.session.id, where, path, **names)
+            yield StoredSecret(kind, self.session_id, where, path, **names)
+
+    def in_files(self, files: ProjectFiles) -> Iterator[StoredSecret]:
+        """Look into the files of the latest checkpoint."""
+        query = CheckpointQuery(self.session_id, namespace="", limit=1)
+        try:
+            latest = first(self.store.list_checkpoints(query))
+        except IntegrityError:
+            # It is among what could not be looked at already.
+            return
+        if latest is None or latest.workspace_commit is None:
+            return
+        name = self.redactor.text(latest.name)
+        try:
+            commit = files.of(latest)
+            for one in files.workspace.list_files(commit):
+                if one.link or one.bytes > _LARGEST_FILE:
+                    continue
+                data = files.workspace.read(commit, one.path)
+                if b"\0" in data[:_NUL_WITHIN]:
+                    continue
+                for found in self.redactor.find(data.decode("utf-8", "replace")):
+                    yield StoredSecret(
+                        found.kind, self.session_id, "file", one.path, latest.id, name
+                    )
+        except (IntegrityError, SnapshotNotFound, WorkspaceError) as error:
+            reason = f"its files: {error}"
+            self.damaged.append(Damage(latest.id, error.code, reason, self.session_id))
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -146,26 +215,3 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, str]
         for (key, old), (new_key, new) in zip(before.items(), after.items(), strict=True):
             yield from _differences(key, new_key, path)
             yield from _differences(old, new, member(path, new_key))
-
-
-def _in_files(
-    store: Store, redactor: Redactor, files: ProjectFiles, session_id: str
-) -> Iterator[StoredSecret]:
-    query = CheckpointQuery(session_id, namespace="", limit=1)
-    latest = first(store.list_checkpoints(query))
-    if latest is None or latest.workspace_commit is None:
-        return
-    try:
-        commit = files.of(latest)
-        for one in files.workspace.list_files(commit):
-            if one.link or one.bytes > _LARGEST_FILE:
-                continue
-            data = files.workspace.read(commit, one.path)
-            if b"\0" in data[:_NUL_WITHIN]:
-                continue
-            for found in redactor.find(data.decode("utf-8", "replace")):
-                yield StoredSecret(
-                    found.kind, session_id, "file", one.path, latest.id, redactor.text(latest.name)
-                )
-    except (WorkspaceError, IntegrityError):
-        return

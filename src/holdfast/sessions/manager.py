@@ -359,14 +359,16 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
         """
         return interrupt_held(self._store, session_id, message=message)
 
-    def latest_unfinished_session(self, *, agent_type: str | None = None) -> SessionRecord:
+    def latest_unfinished_session(
+        self, *, agent_type: str | None = None, parked: bool = False
+    ) -> SessionRecord:
         """Return the most recently created session of this project that is not completed.
 
         One whose last checkpoint was made on the present git branch comes before the others, and
-        one that is paused until later does not count. Raises `NothingToResume` when there is none,
-        or none of that kind of agent.
+        one that is paused until later does not count; with ``parked`` it does where there is no
+        other. Raises `NothingToResume` when there is none, or none of that kind of agent.
         """
-        return latest_unfinished(self._store, self._around, agent_type=agent_type)
+        return latest_unfinished(self._store, self._around, agent_type=agent_type, parked=parked)
 
     def list_sessions(
         self,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from holdfast.brief import moment
 from holdfast.errors import InvalidFilter, NothingToResume
 from holdfast.leases import AGENT, AGENT_PROCESS, describe_holder, is_alive, is_dead
 from holdfast.model import CheckpointQuery, Lease, SessionQuery, SessionRecord, utc_now
@@ -72,20 +74,21 @@ def _agent_process(store: Store, lease: Lease) -> str | None:
 
 
 def latest_unfinished(
-    store: Store, around: Surroundings, *, agent_type: str | None
+    store: Store, around: Surroundings, *, agent_type: str | None, parked: bool
 ) -> SessionRecord:
     """Return the session to go on with; see `SessionManager.latest_unfinished_session`."""
     now = utc_now()
     here = (None, around.place)
-    found = [
+    unfinished = [
         record
         for record in list_readable(store, SessionQuery(agent_type=agent_type))
-        if record.status != "completed"
-        and record.project_dir in here
-        and (record.paused_until is None or record.paused_until <= now)
+        if record.status != "completed" and record.project_dir in here
     ]
+    found = [one for one in unfinished if one.paused_until is None or one.paused_until <= now]
+    if not found and parked:
+        found = unfinished
     if not found:
-        raise NothingToResume("there is no unfinished session here; create one first")
+        raise NothingToResume(_why_none(unfinished))
     git = None
     if around.files is not None and len(found) > 1:
         git = read_git_state(around.project_dir)
@@ -97,3 +100,13 @@ def latest_unfinished(
         if latest is None or latest.git_branch == git.branch:
             return record
     return found[0]
+
+
+def _why_none(parked: Sequence[SessionRecord]) -> str:
+    for one in parked:
+        until = "" if one.paused_until is None else f" until {moment(one.paused_until)}"
+        return (
+            f"there is no unfinished session here that is to go on now: {one.id} is paused{until}; "
+            f"name it to go on with it earlier, or create another one"
+        )
+    return "there is no unfinished session here; create one first"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final, Literal, TypeAlias
+from urllib.parse import parse_qs
 
 from holdfast.ids import check_sql_name, check_tenant
 
@@ -47,6 +48,13 @@ class Migration:
     up: str
     down: str
     checksum: str
+
+
+def schema_in(url: str) -> str:
+    """Return the schema that the URL of a PostgreSQL store names, or the usual one."""
+    _, mark, query = url.rpartition("?")
+    named = parse_qs(query).get("schema") if mark else None
+    return named[-1] if named else DEFAULT_SCHEMA
 
 
 def in_schema(text: str, schema: str) -> str:

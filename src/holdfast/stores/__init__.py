@@ -102,19 +102,22 @@ def _open(
 
         return MemoryStore(tenant="default" if tenant is None else tenant)
     if scheme in ("postgresql", "postgres") and separator:
+        from holdfast.sql import schema_in
         from holdfast.stores.postgres import PostgresStore
 
+        schema = schema_in(text)
         text, options = _without_our_options(text)
         return PostgresStore(
             text,
-            schema=options.get("schema", ["holdfast"])[-1],
+            schema=schema,
             tenant=options.get("tenant", ["default"])[-1] if tenant is None else tenant,
             ensure_schema=create,
             sealed=sealed,
         )
     file, options = file_in(url)
     if not create and not os.path.exists(file):
-        raise StoreUnavailable(f"no Holdfast database here ({file}); run: holdfast init")
+        message = f"no Holdfast database here ({file}); run: holdfast init"
+        raise StoreUnavailable(message, absent=True)
     from holdfast.stores.sqlite import BUSY_TIMEOUT, SqliteStore
 
     if tenant is None:

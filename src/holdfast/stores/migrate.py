@@ -43,5 +43,6 @@ def require_current(available: Sequence[Migration], applied: Mapping[int, str], 
     if missing:
         raise SchemaMissing(
             f"{url} lacks {', '.join(migration.name for migration in missing)}. Nothing was "
-            f"changed. Run holdfast init, or open it with ensure_schema=True"
+            f"changed. Run holdfast init, or open it with ensure_schema=True",
+            absent=not applied,
         )

@@ -28,7 +28,8 @@ def check_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
     if connection.pragma("application_id") != APPLICATION_ID:
         raise SchemaMissing(
             f"{file.url} is empty. Nothing was changed: run holdfast init, or open it with "
-            f"ensure_schema=True"
+            f"ensure_schema=True",
+            absent=True,
         )
     applied = _applied(connection)
     require_current(migrations("sqlite"), applied, file.url)

@@ -9,9 +9,10 @@ import click
 from holdfast.brief import LEAST_TOKENS
 from holdfast.cli.options import Common, common_options, unfinished_session
 from holdfast.cli.output import answer, one_line, print_line, print_text
-from holdfast.errors import NothingToResume, StoreUnavailable
+from holdfast.errors import NothingToResume, StoreError
 from holdfast.model import BRIEF_TOKENS
 from holdfast.preflight import Preflight
+from holdfast.sessions import SessionManager
 from holdfast.sessions.briefing import preflight_of_project
 
 DIFFERS: Final = 1
@@ -46,9 +47,10 @@ def command(
 ) -> None:
     """Print what to know before going on.
 
-    SESSION is an id or its beginning; the most recently created unfinished session by default. The text
-    is for an agent or a person: the task, what is done and what is next, decisions, open files, and what
-    is no longer as the last checkpoint says. Nothing is changed and no session is taken.
+    SESSION is an id or its beginning; by default the most recent unfinished session of this project, on
+    the present git branch if there is one. The text is for an agent or a person: the task, what is done
+    and what is next, decisions, open files, and what is no longer as the last checkpoint says. Nothing is
+    changed and no session is taken.
 
     With --check only that comparison is printed, and the exit code is 1 unless the verdict is clean.
 
@@ -59,17 +61,28 @@ def command(
       holdfast brief --check --tool bash --tool edit --json
       holdfast brief --if-any        (as the session-start hook of an agent)
     """
+
+    def opened() -> SessionManager:
+        try:
+            return common.open()
+        except StoreError as error:
+            if not (if_any and error.absent):
+                raise
+            raise NothingToResume(str(error)) from error
+
     try:
         if check:
-            found = preflight_of_project(common.open, session_id=session, tools=tools or None)
+            found = preflight_of_project(
+                opened, session_id=session, tools=tools or None, parked=not if_any
+            )
             _show_preflight(found, common)
             ctx.exit(0 if found.verdict == "clean" else DIFFERS)
-        with common.open() as manager:
-            chosen = unfinished_session(manager, session)
+        with opened() as manager:
+            chosen = unfinished_session(manager, session, parked=not if_any)
             brief = manager.get_session(chosen).brief(
                 max_tokens=max_tokens, tools=tools or None, files=files
             )
-    except (NothingToResume, StoreUnavailable):
+    except NothingToResume:
         if not if_any:
             raise
         if common.json:

@@ -50,7 +50,7 @@ def command(
     key = LEARNING if learned else DECISION
     data = note_data(key, text, rationale, alternatives)
     with common.open() as manager:
-        chosen = unfinished_session(manager, session)
+        chosen = unfinished_session(manager, session, parked=True)
         line = manager.get_session(chosen).log("info", f"{key}: {text}", data=data)
     if common.json:
         answer({key: data[key] | {"session_id": line.session_id, "at": line.created_at}})

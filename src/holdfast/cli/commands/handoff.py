@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from holdfast.cli.options import Common, chosen_session, common_options
@@ -33,7 +35,13 @@ from holdfast.handoff.section import to_document
 @click.option("--read", is_flag=True, help="Print what HANDOFF.md says, whoever wrote it.")
 @click.option("--issue", metavar="NUMBER", help="Write a handoff file of its own for an issue.")
 @click.option("--title", metavar="TEXT", help="The title of the issue.")
-@click.option("--template", metavar="FILE", help="Another template for the handoff of an issue.")
+@click.option(
+    "--template",
+    metavar="FILE",
+    # The one of the settings counts from the top of the project, what is typed from where it is typed.
+    callback=lambda ctx, param, value: os.path.abspath(value) if value else value,
+    help="Another template for the handoff of an issue.",
+)
 @click.option("--session-log", is_flag=True, help="Write the log of the session to files.")
 @common_options
 def command(
@@ -50,7 +58,7 @@ def command(
     """Leave the latest checkpoints in HANDOFF.md.
 
     Between the markers <!-- checkpoints:start --> and <!-- checkpoints:end --> stands a table with the
-    command that resumes each checkpoint; every other byte of the file stays as it is. Nothing is written
+    command that goes on from each checkpoint; every other byte of the file stays as it is. Nothing is written
     without --write, and nothing at all where [handoff] enabled = false.
 
     \b

@@ -77,7 +77,9 @@ def _written(common: Common, action: str, file: str | None) -> None:
         found = key_in_environment()
         file = str(found) if isinstance(found, Path) else None
     if file is None:
-        raise click.UsageError("which FILE? Name it, or set HOLDFAST_KEY_FILE")
+        # A new file is made where somebody said so, never where keys are read from already.
+        advice = ", or set HOLDFAST_KEY_FILE" if action == "add" else ": a new one is made there"
+        raise click.UsageError(f"which FILE? Name it{advice}")
     path = Path(file).expanduser()
     current = new_key_file(path) if action == "new" else add_key(path)
     if common.json:

@@ -36,7 +36,7 @@ def command(
       holdfast pause 01a1dd1f --until 2026-02-01T08:00
     """
     with common.open() as manager:
-        chosen = unfinished_session(manager, session)
+        chosen = unfinished_session(manager, session, parked=True)
         held = manager.hold_session(chosen, take_over=take_over)
         saved = held.pause(reason, until=None if until is None else until.replace(tzinfo=UTC))
         record = held.record

@@ -83,9 +83,10 @@ def command(
     It holds the state and the project's files, committed or not; what the project ignores is left out. The
     git repository is only looked at.
 
-    It goes to the session named, or to the most recently created one that is not completed. When this
-    returns, a power cut cannot take it back. --state reads what `show --json` prints as "state".
-    A session that a running program holds is left alone unless --take-over is given.
+    It goes to the session named, or to the most recent unfinished one of this project, on the present git
+    branch if there is one. When this returns, a power cut cannot take it back. --state reads what
+    `show --json` prints as "state". A session that a running program holds is left alone unless
+    --take-over is given.
 
     \b
     Examples:

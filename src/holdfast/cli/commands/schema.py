@@ -7,7 +7,7 @@ import click
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer
 from holdfast.config import load_config
-from holdfast.sql import DEFAULT_SCHEMA, Dialect, role_sql, schema_sql
+from holdfast.sql import DEFAULT_SCHEMA, Dialect, role_sql, schema_in, schema_sql
 
 
 @click.command("schema", short_help="Print the database schema as SQL.")
@@ -17,7 +17,9 @@ from holdfast.sql import DEFAULT_SCHEMA, Dialect, role_sql, schema_sql
     help="Which database; that of the store in use by default.",
 )
 @click.option(
-    "--schema", metavar="NAME", help=f"PostgreSQL's schema name; {DEFAULT_SCHEMA} by default."
+    "--schema",
+    metavar="NAME",
+    help=f"PostgreSQL's schema name; that of the store in use by default, else {DEFAULT_SCHEMA}.",
 )
 @click.option(
     "--role",
@@ -39,16 +41,15 @@ def command(common: Common, dialect: Dialect | None, schema: str | None, role: s
       holdfast schema --dialect postgres --schema agents > schema.sql
       holdfast schema --role agents_app --tenant acme | psql
     """
-    if role is not None:
-        dialect = dialect or "postgres"
+    url = load_config(common.project_dir, url=common.url, tenant=common.tenant).stated_url
+    on_server = url.startswith(("postgresql:", "postgres:"))
     if dialect is None:
-        url = load_config(common.project_dir, url=common.url, tenant=common.tenant).stated_url
-        dialect = "postgres" if url.startswith(("postgresql:", "postgres:")) else "sqlite"
+        dialect = "postgres" if on_server or role is not None else "sqlite"
     if dialect == "sqlite" and (schema is not None or role is not None):
         raise click.UsageError(
             "--schema and --role are for --dialect postgres: SQLite has neither schemas nor roles"
         )
-    name = schema or DEFAULT_SCHEMA
+    name = schema or (schema_in(url) if on_server else DEFAULT_SCHEMA)
     text = schema_sql(dialect, name) if role is None else role_sql(role, name, tenant=common.tenant)
     if common.json:
         shown = None if dialect == "sqlite" else name
