@@ -309,8 +309,11 @@ def test_a_checkpoint_that_does_not_open_is_passed_over_once_it_is_in_quarantine
         bad = session.save_checkpoint("one", state={"n": 2}, description="d", metadata={"m": 1})
     damage(path, "a description")
     with SessionManager.open(path, workspace=False) as manager:
+        looked_at = manager.get_session("s")
+        assert [one.name for one in looked_at.list_checkpoints()] == ["before"]
+        assert looked_at.unreadable_checkpoints().keys() == {bad.id}
         with pytest.raises(IntegrityError):
-            manager.get_session("s").list_checkpoints()
+            looked_at.get_checkpoint("one")
         assert manager.verify(deep=True).quarantined == (bad.id,)
         found = manager.get_session("s").list_checkpoints()
         assert [(one.name, one.description) for one in found] == [("one", None), ("before", "d")]
