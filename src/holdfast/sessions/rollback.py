@@ -321,8 +321,7 @@ class Rollbacks:
             checkpoint_id=str(uuid5(_LANDINGS, safety.id)),
             state=state,
             captured=captured,
-            # Of a class that no other save counts in, and without an end: the session goes on from it.
-            retention_class="step",
+            retention_class="automatic",
             description=request.title,
             metadata=metadata,
         )
@@ -337,7 +336,7 @@ class Rollbacks:
     def _steps(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
         """Return the safety checkpoints, newest first: one for each rollback, undo and redo.
 
-        Landings go the way of all steps, or are deleted; these stay for a month.
+        Landings go the way of all automatic checkpoints; these stay for a month.
         """
         query = CheckpointQuery(self._session_id, namespace="")
         return [
