@@ -104,7 +104,9 @@ def work_with_commands() -> None:
         result = CliRunner().invoke(holdfast, [command[0], "--json", *command[1:]], input="{}")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
-        assert result.exit_code == 0, (command, result.output, result.stderr)
+        # Half of a save is missing; who wants no files says so in the settings (workspace.capture).
+        expected = 1 if command[0] == "status" else 0
+        assert result.exit_code == expected, (command, result.output, result.stderr)
         json.loads(result.stdout)
 
 
