@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -119,4 +120,5 @@ def test_a_long_list_is_read_without_a_look_at_every_few_items(collections: list
         assert collections.count("start 0") <= 1
     collections.clear()
     assert orjson.loads(orjson.dumps(state)) == state
-    assert collections.count("start 0") > 5
+    # Since Python 3.12 the collector waits for the end of a call into C.
+    assert collections.count("start 0") > 5 or sys.version_info >= (3, 12)
