@@ -3,7 +3,7 @@
 A pool that keeps connections in readiness has threads to open and close them. A store needs none. Whoever finds no
 connection free opens one, and so learns at once why it cannot be; whoever gives one back closes what was not used
 for long. Threads have to be ended before the interpreter is, by programs that do not close what they opened too:
-Python 3.13 and later wait twenty seconds for those of psycopg's pool.
+Python 3.13 waits twenty seconds for those of psycopg's pool.
 
     connections = Connections(open_one)
     connection = connections.getconn(timeout=30.0)
