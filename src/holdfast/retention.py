@@ -42,6 +42,8 @@ DEFAULT_RULES: Final[Mapping[str, Rule]] = {
     "manual": Rule(),
     "feature": Rule(),
 }
+# How long a rollback's own checkpoints stay: how things were before it, and what it landed at.
+ROLLBACK_AGE: Final = timedelta(days=30)
 _UNTIL_DELETED: Final = {"manual": "manual: kept until deleted", "feature": "feature: permanent"}
 
 
@@ -103,10 +105,12 @@ def plan_prune(
     *,
     now: datetime,
     quarantined: Collection[str] = frozenset(),
+    landings: Collection[str] = frozenset(),
 ) -> list[Decision]:
     """Decide about all checkpoints, newest first. Nothing is removed here.
 
-    The ``quarantined`` ones are damaged: none of them stays in the place of one to resume from.
+    The ``quarantined`` ones are damaged: none of them stays in the place of one to resume from. The
+    ``landings`` are what rollbacks went on from, which nobody saved by hand.
     """
     counts: dict[tuple[str, str, str], int] = {}
     anchored: set[tuple[str, str]] = set()
@@ -123,7 +127,8 @@ def plan_prune(
         place = (*line, record.retention_class)
         if not record.pinned:
             counts[place] = counts.get(place, 0) + 1
-        decisions.append(_decide(record, policy, now, counts.get(place, 0), newest))
+        landing = record.id in landings
+        decisions.append(_decide(record, policy, now, counts.get(place, 0), newest, landing))
     needs = Needs(one.record for one in decisions if not _is_expired(one.record, now))
     return _with_needed(decisions, needs, policy.max_bytes)
 
@@ -164,7 +169,12 @@ def _is_expired(record: CheckpointRecord, now: datetime) -> bool:
 
 
 def _decide(
-    record: CheckpointRecord, policy: Policy, now: datetime, place: int, newest: bool
+    record: CheckpointRecord,
+    policy: Policy,
+    now: datetime,
+    place: int,
+    newest: bool,
+    landing: bool,
 ) -> Decision:
     rule = policy.rules.get(record.retention_class)
     if rule is None:
@@ -175,20 +185,21 @@ def _decide(
         return Decision(record, True, "pinned")
     if newest:
         return Decision(record, True, "newest resumable checkpoint of its session")
-    if record.retention_class in _UNTIL_DELETED:
+    if record.retention_class in _UNTIL_DELETED and not landing:
         return Decision(record, True, _UNTIL_DELETED[record.retention_class])
     if rule.keep is not None and place > rule.keep:
         reason = f"number {place} of class {record.retention_class}, which keeps {rule.keep}"
         return Decision(record, False, reason)
     for limit, whose in (
         (rule.max_age, f"class {record.retention_class}"),
+        (ROLLBACK_AGE if landing else None, "rollbacks"),
         (policy.max_age, "all"),
     ):
         if limit is not None and age > limit:
             return Decision(
                 record, False, f"{_days(age)} old, the limit of {whose} is {_days(limit)}"
             )
-    reason = f"within the rule of class {record.retention_class}"
+    reason = f"within the rule of {'rollbacks' if landing else f'class {record.retention_class}'}"
     return Decision(record, True, reason, may_go=True)
 
 

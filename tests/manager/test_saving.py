@@ -364,6 +364,24 @@ def test_each_type_keeps_as_many_as_it_should(
         manager.create_checkpoint("x", type="weekly")  # type: ignore[arg-type]
 
 
+@pytest.mark.row("S4-22")
+def test_rollbacks_and_failed_guards_take_none_of_the_last_five(
+    project: Path, manager: SyncCheckpointManager
+) -> None:
+    manager.create_checkpoint("base")
+    saved = [manager.create_checkpoint(f"a{n}", type="automatic").name for n in range(5)]
+    for n in range(3):
+        (project / "src" / "app.ts").write_text(f"{n}\n")
+        manager.rollback("base")
+    assert [one.name for one in manager.list_checkpoints(type="automatic")] == saved[::-1]
+    for n in range(2):
+        with pytest.raises(ZeroDivisionError), manager.guard(f"g{n}"):
+            (project / "src" / "app.ts").write_text(f"{1 // 0}\n")
+    listed = [one.name for one in manager.list_checkpoints(type="automatic")]
+    assert listed == ["g1", "g0", "a4", "a3", "a2"]
+    assert [one.name for one in manager.list_checkpoints(type="manual")] == ["base"]
+
+
 @pytest.mark.row("S4-24")
 def test_a_feature_that_becomes_complete_is_kept_for_good(
     project: Path, manager: SyncCheckpointManager

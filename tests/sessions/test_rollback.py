@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -26,6 +27,8 @@ from holdfast.errors import (
     StateNotSerializable,
     WorkspaceBusy,
 )
+from holdfast.model import utc_now
+from holdfast.sessions import upkeep
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.rollback import Rollbacks
 from holdfast.workspace import Workspace
@@ -599,12 +602,53 @@ def test_undo_outlives_the_landing(session: Session, project: Path) -> None:
     session.save_checkpoint("before", state={"n": 1})
     (project / "a.txt").write_text("later\n")
     session.save_checkpoint("after", state={"n": 2})
-    session.rollback("before")
-    for n in range(7):
-        session.save_checkpoint(state={"n": 10 + n}, retention_class="automatic")
+    landed = session.rollback("before").landed
+    assert landed is not None
+    session.save_checkpoint(state={"n": 10})
+    session.delete_checkpoint(landed.id)
     session.undo()
     assert (project / "a.txt").read_text() == "later\n"
     assert session.state == {"n": 2}
+
+
+@pytest.mark.row("S4-22")
+def test_rollbacks_leave_all_checkpoints_that_somebody_saved(
+    manager: SessionManager, session: Session, project: Path
+) -> None:
+    session.save_checkpoint("start", state={})
+    steps = [session.save_checkpoint(state={"n": n}, retention_class="step").id for n in range(3)]
+    kept = [
+        session.save_checkpoint(state={"n": n}, retention_class="automatic").id for n in range(5)
+    ]
+    for n in range(3):
+        (project / "a.txt").write_text(f"later {n}\n")
+        session.rollback("start")
+        landed = session.undo().landed
+    manager.prune(keep=3)
+    assert [one.id for one in session.list_checkpoints(retention_class="automatic")] == kept[::-1]
+    assert [one.id for one in session.list_checkpoints(retention_class="step")] == steps[::-1]
+    # The session goes on from it, however long nobody comes back.
+    assert landed is not None
+    assert landed.record.expires_at is None
+
+
+def test_landings_go_after_a_month_but_for_the_one_to_go_on_from(
+    manager: SessionManager, session: Session, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = session.save_checkpoint("start", state={})
+    for n in range(2):
+        (project / "a.txt").write_text(f"later {n}\n")
+        landed = session.rollback("start").landed
+    assert landed is not None
+    monkeypatch.setattr(upkeep, "utc_now", lambda: utc_now() + timedelta(days=29))
+    assert all(one.keep for one in manager.prune(dry_run=True))
+    monkeypatch.setattr(upkeep, "utc_now", lambda: utc_now() + timedelta(days=31))
+    reasons = {one.record.id: one.reason for one in manager.prune() if not one.keep}
+    assert {one.id for one in session.list_checkpoints()} & {start.id, landed.id, *reasons} == {
+        start.id,
+        landed.id,
+    }
+    assert [one for one in reasons.values() if "the limit of rollbacks is 30.0 days" in one]
 
 
 def test_what_others_wrote_stays_through_further_rollbacks_and_undo(
@@ -624,7 +668,7 @@ def test_what_others_wrote_stays_through_further_rollbacks_and_undo(
     assert (project / "b.txt").read_text() == "mine\n"
 
 
-@pytest.mark.parametrize("landing", ["stored", "trimmed", "made up for"])
+@pytest.mark.parametrize("landing", ["stored", "deleted", "made up for"])
 def test_an_undo_spares_what_others_wrote_whatever_became_of_the_landing(
     session: Session, project: Path, monkeypatch: pytest.MonkeyPatch, landing: str
 ) -> None:
@@ -640,11 +684,13 @@ def test_an_undo_spares_what_others_wrote_whatever_became_of_the_landing(
                 session.rollback("start", only_mine=True)
         session.settle()
     else:
-        session.rollback("start", only_mine=True)
+        landed = session.rollback("start", only_mine=True).landed
     assert (project / ".gitignore").stat().st_mode & 0o777 == 0o644
     (project / "a.txt").write_text("by a person\n")
-    for n in range(6) if landing == "trimmed" else ():
-        session.save_checkpoint(state={"n": n}, retention_class="automatic")
+    if landing == "deleted":
+        assert landed is not None
+        session.save_checkpoint(state={})
+        session.delete_checkpoint(landed.id)
     for take_back in (session.undo, session.redo, session.undo):
         take_back()
         assert (project / "a.txt").read_text() == "by a person\n"

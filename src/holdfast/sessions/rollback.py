@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid5
 
@@ -27,6 +26,7 @@ from holdfast.errors import (
     SnapshotNotFound,
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord
+from holdfast.retention import ROLLBACK_AGE
 from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, ProjectFiles, path_from, paths_written, storable
 from holdfast.sessions.guarded import is_kept_for_guard
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["rollback", "undo", "redo"]
 
 ROLLBACK: Final = "rollback"
-_SAFETY_DAYS: Final = timedelta(days=30)
 _LOOKED_AT: Final = 200
 # So many files that were left alone are named one by one.
 _LISTED: Final = 20
@@ -306,7 +305,7 @@ class Rollbacks:
             state=self._present_or_nothing(),
             captured=captured,
             retention_class="manual",
-            expires_in=_SAFETY_DAYS,
+            expires_in=ROLLBACK_AGE,
             description=f"before the {request.title}",
             metadata=request.to_metadata("safety", target.id),
         )
@@ -321,7 +320,9 @@ class Rollbacks:
             checkpoint_id=str(uuid5(_LANDINGS, safety.id)),
             state=state,
             captured=captured,
-            retention_class="automatic",
+            # Counted among the last automatic ones, it would push one of them out. Nor does it expire: the
+            # session goes on from it, however late.
+            retention_class="manual",
             description=request.title,
             metadata=metadata,
         )
@@ -334,11 +335,8 @@ class Rollbacks:
             return {}
 
     def _steps(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
-        """Return the safety checkpoints, newest first: one for each rollback, undo and redo.
-
-        Landings go the way of all automatic checkpoints; these stay for a month.
-        """
-        query = CheckpointQuery(self._session_id, namespace="")
+        """Return the safety checkpoints, newest first: one for each rollback, undo and redo."""
+        query = CheckpointQuery(self._session_id, namespace="", retention_class="manual")
         return [
             (one, facts)
             for one in self._store.list_checkpoints(query)
@@ -444,6 +442,12 @@ class Rollbacks:
 def is_of_rollback(record: CheckpointRecord) -> bool:
     """Whether a checkpoint was stored by a rollback rather than by the agent."""
     return _facts(record) is not None
+
+
+def is_landing(record: CheckpointRecord) -> bool:
+    """Whether a rollback stored this checkpoint to go on from."""
+    facts = _facts(record)
+    return facts is not None and facts["phase"] == "landed"
 
 
 def _facts(record: CheckpointRecord) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ from holdfast.model import (
 )
 from holdfast.retention import Decision, Needs, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
+from holdfast.sessions.rollback import is_landing
 from holdfast.stores import Store
 from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
@@ -133,7 +134,8 @@ def prune(
     damaged = {one.id for one in quarantined}
     # What has expired is for the clock of the store to say.
     now = max([utc_now(), *(one.expires_at for one in expired if one.expires_at is not None)])
-    decisions = plan_prune(records, policy, now=now, quarantined=damaged)
+    landings = {one.id for one in records if is_landing(one)}
+    decisions = plan_prune(records, policy, now=now, quarantined=damaged, landings=landings)
     if dry_run:
         return decisions
     going = [one.record.id for one in decisions if not one.keep]
