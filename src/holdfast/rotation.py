@@ -18,7 +18,7 @@ from holdfast.errors import InvalidConfiguration
 from holdfast.model import KeyReport
 from holdfast.stores.base import Store
 from holdfast.stores.sealed import SealedStore
-from holdfast.stores.sealed_tables import CHECKPOINTS, SEAL, TABLES, Resealing, Table
+from holdfast.stores.sealed_tables import CHECKPOINTS, PACKS, SEAL, TABLES, Resealing, Table
 
 _BATCH: Final = 200
 
@@ -68,10 +68,12 @@ def _batches(sealed: SealedStore, again: Resealing) -> Iterator[int]:
 
 def _table(sealed: SealedStore, again: Resealing, table: Table) -> Iterator[int]:
     change = again.change(table)
+    # A pack may be as large as a project: one at a time is in memory.
+    limit = 1 if table is PACKS else _BATCH
     after: tuple[Any, ...] | None = ()
     while after is not None:
         after, count = sealed.reseal(
-            table, change, after=after, limit=_BATCH, look_only=again.look_only
+            table, change, after=after, limit=limit, look_only=again.look_only
         )
         yield count
 

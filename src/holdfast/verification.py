@@ -292,13 +292,20 @@ class _Verification:
                 continue
             for one in found:
                 self._checkpoints(iter([one.id]), one.session_id)
-                if not self.store.session_usage([one.session_id]):
+                # Asked last: one that is erased goes with its session.
+                if not self._has_session(one.session_id) and not self._is_gone(one.id):
                     reason = f"its session {one.session_id!r} is not there"
                     self.damaged.append(Damage(one.id, CHAIN_BROKEN, reason, one.session_id))
-        for session_id in sorted({place[0] for place in self.store.write_places()}):
-            if not self.store.session_usage([session_id]):
+        for session_id in sorted(self._writing_sessions()):
+            if not self._has_session(session_id) and session_id in self._writing_sessions():
                 reason = "it is not there, and there are pending writes of it"
                 self.damaged.append(Damage(None, WriteAltered.code, reason, session_id))
+
+    def _has_session(self, session_id: str) -> bool:
+        return bool(self.store.session_usage([session_id]))
+
+    def _writing_sessions(self) -> set[str]:
+        return {place[0] for place in self.store.write_places()}
 
     def _write(self, record: WriteRecord, session_id: str, namespace: str) -> None:
         try:

@@ -283,3 +283,14 @@ def test_an_effect_that_was_altered_is_not_run_again_by_itself(tmp_path: Path) -
         assert manager.verify(deep=True).ok
         with pytest.raises(EffectUnknown):
             manager.resume_session("one").step("charge", lambda: "again", key="charge")
+
+
+@pytest.mark.parametrize("metadata", [{"note": "about $sealed"}, {"$sealed": {"a": 1}}])
+def test_who_speaks_of_seals_has_none(tmp_path: Path, metadata: dict[str, Any]) -> None:
+    path, new = tmp_path / "sessions.db", tmp_path / "new.db"
+    with SessionManager.open(path, workspace=False) as manager:
+        session = manager.create_session("worker", session_id="one", metadata=metadata)
+        session.save_checkpoint("kept", state={"n": 1})
+    assert salvage(path, new, keys=KeyRing.new()).complete
+    with SessionManager.open(new, workspace=False) as manager:
+        assert manager.get_session("one").load_checkpoint("kept").state == {"n": 1}

@@ -291,6 +291,13 @@ def test_a_key_does_not_seal_plain_text_afterwards(url: str, ring: KeyRing) -> N
         assert not isinstance(again, SealedStore)
 
 
+def test_in_a_plain_store_the_mark_of_a_sealed_session_is_a_key_like_others(url: str) -> None:
+    with open_store(url) as plain:
+        owner = plain.create_session(session(metadata={"$sealed": "sealed: by hand"}))
+        assert plain.put(checkpoint(owner.id)).created
+        assert [one.metadata for one in plain.list_sessions()] == [owner.metadata]
+
+
 def test_whoever_opened_it_before_it_was_sealed_adds_no_plain_text(url: str, ring: KeyRing) -> None:
     with open_store(url) as early, open_store(url, keys=ring) as store:
         with pytest.raises(KeyRequired):

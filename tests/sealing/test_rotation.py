@@ -26,6 +26,7 @@ from holdfast.state import StateEncoder
 from holdfast.stores import open_store
 from holdfast.stores.chain import breaks
 from holdfast.stores.sealed import SealedStore
+from holdfast.stores.sealed_tables import Change, Table
 from holdfast.testing.drafts import agent, checkpoint, session, write
 from tests.stores.postgres_roles import role_of
 
@@ -192,6 +193,27 @@ def test_a_rotation_that_is_killed_goes_on(url: str, ring: KeyRing, tmp_path: Pa
         assert everything(url, both) == before
     assert killed > 3
     assert everything(url, both.only(set())) == before
+
+
+def test_one_pack_at_a_time_is_in_memory(
+    url: str, ring: KeyRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    with open_store(url, keys=ring) as store:
+        for number in range(3):
+            store.put_pack(f"{number:040x}", needs=[], data=b"a pack")
+    with open_store(url, keys=ring.rotated()) as store:
+        reseal = store.reseal
+
+        def counted(table: Table, change: Change, **options: Any) -> Any:
+            if table.name == "workspace_packs":
+                asked.append(options["limit"])
+            return reseal(table, change, **options)
+
+        monkeypatch.setattr(store, "reseal", counted)
+        assert rotate(store).changed == 4  # the seal is one
+        assert not count_keys(store).damaged
+    assert set(asked) == {1}
 
 
 def test_the_key_of_the_seal_is_counted_as_needed(url: str, ring: KeyRing) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from holdfast import SessionManager
 from holdfast.crypto import KeyRing
 from holdfast.errors import EffectAltered, KeyRequired, StateCorrupt, WriteAltered
 from holdfast.ids import new_id
-from holdfast.model import EffectOutcome, EffectQuery, NewEffect
+from holdfast.model import EffectOutcome, EffectQuery, NewEffect, SessionUsage
 from holdfast.rotation import count_keys, rotate
 from holdfast.state import StateEncoder
 from holdfast.stores import open_store
@@ -209,6 +209,27 @@ def test_writes_of_a_session_that_is_not_there_are_found(
     run("UPDATE checkpoint_writes SET session_id = 'nobody' WHERE task_id = 'one'")
     found = {(one.code, one.session_id) for one in verify_store(store, deep=True).damaged}
     assert (WriteAltered.code, "nobody") in found
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "writes"])
+def test_what_is_erased_while_it_is_verified_is_not_damaged(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    store = MemoryStore()
+    session_id = fill(store)
+    if what == "checkpoint":
+        store.put(checkpoint(session_id, **encoded(1)))
+    usage = store.session_usage
+
+    def too_late(session_ids: Sequence[str] | None = None) -> list[SessionUsage]:
+        if session_ids is None:
+            return []  # the session was begun when they had been listed
+        store.delete_session(session_id)
+        return usage(session_ids)
+
+    monkeypatch.setattr(store, "session_usage", too_late)
+    assert verify_store(store, deep=True).damaged == ()
+    assert store.find_session(session_id) is None
 
 
 def test_a_damaged_write_and_a_damaged_effect_hide_nothing_of_each_other(

@@ -389,7 +389,7 @@ def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) ->
             seen += 1
             above_cap = seen > trim.keep
         age = trim.max_age.get(record.retention_class)
-        past_age = age is not None and record.created_at < now - age
+        past_age = age is not None and now - record.created_at > age
         if (above_cap or past_age) and not spared:
             going.append(checkpoint)
     return going[::-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, cast
 
@@ -38,6 +38,7 @@ from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_rows import stamp, stamp_given
 from holdfast.stores.sqlite_sessions import SqliteSessions
 
+_FIRST_DAY: Final = datetime.min.replace(tzinfo=UTC)
 _CHECKPOINT_FILTERS: Final = (
     ("session_id", str),
     ("namespace", str),
@@ -203,7 +204,9 @@ class SqliteCheckpoints(SqliteSessions):
             return []
         line = (self.tenant, draft.session_id, draft.namespace, now, draft.retention_class)
         cap = (0, 0) if trim.keep is None else (-1, trim.keep)
-        oldest = {name: stamp(moment - age) for name, age in trim.max_age.items()}
+        # Before the first day there is no moment, and no checkpoint.
+        longest = moment - _FIRST_DAY
+        oldest = {name: stamp(moment - min(age, longest)) for name, age in trim.max_age.items()}
         values = (*line, *cap, orjson.dumps(oldest).decode())
         going = [id_ for (id_,) in all_rows(connection, "sqlite.put.excess", values)]
         if not going:

@@ -107,6 +107,15 @@ class TrimContract(Contract):
         assert stored(store, draft.id) == ["now", "by hand", "young", "pinned"]
         assert len(result.removed) == 1
 
+    def test_an_age_from_before_all_time_removes_nothing(self, store: Store) -> None:
+        draft = session()
+        store.create_session(draft)
+        rule = Trim(max_age={"failure": timedelta(days=1_000_000)})
+        first_day = datetime.min.replace(tzinfo=UTC)
+        store.put(checkpoint(draft.id, "old", retention_class="failure", created_at=first_day))
+        assert store.put(checkpoint(draft.id, "now", trim=rule)).removed == ()
+        assert stored(store, draft.id) == ["now", "old"]
+
     def test_age_spares_the_newest_resumable_checkpoint(self, store: Store) -> None:
         draft = session()
         store.create_session(draft)

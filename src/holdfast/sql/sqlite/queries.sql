@@ -885,7 +885,8 @@ SELECT tenant, seal FROM sealing;
 
 -- name: sqlite.salvage.lost_seals
 SELECT DISTINCT tenant FROM sessions
-WHERE instr(metadata, '$sealed') > 0 AND tenant NOT IN (SELECT tenant FROM sealing) ORDER BY tenant;
+WHERE json_extract(metadata, '$."$sealed"') LIKE 'sealed:%'
+    AND tenant NOT IN (SELECT tenant FROM sealing) ORDER BY tenant;
 
 -- name: sqlite.salvage.agent_ids
 SELECT id FROM agents WHERE tenant = ? ORDER BY id;
