@@ -293,6 +293,25 @@ class TestStepsAndAnotherKey:
         assert self.orders == [7]
 
 
+def test_a_secret_in_bytes_comes_back_or_is_missed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = corpus.TOKENS["github-token"][0](Random(7))
+    state = {"raw": b"\0" + token.encode(), "path": Path(f"/srv/{token}")}
+    session = opened(redact=True, workspace=False).create_session("t")
+    session.save_checkpoint("saved", state=state)
+    session.step("read", lambda: state["raw"])
+    session.close()
+    again = opened(redact=True, workspace=False).resume_session(session.id)
+    assert [one.kind for one in again.missing_secrets()] == ["github-token"]
+    again.close()
+    monkeypatch.setenv("ANY", token)
+    again = opened(redact=True, workspace=False).resume_session(session.id)
+    assert again.state == state
+    assert again.missing_secrets() == []
+    assert again.step("read", lambda: b"") == state["raw"]
+
+
 def test_a_repeated_save_with_the_same_id_is_accepted(opened: Open) -> None:
     token = corpus.TOKENS["github-token"][0](Random(6))
     session = opened(redact=True).create_session("implementer")

@@ -20,10 +20,12 @@ from holdfast.redaction.placeholders import (
     PATTERN,
     Finding,
     Placeholder,
+    bytes_of,
     cut,
     digest_of,
     masked,
     numbered,
+    text_of,
 )
 from holdfast.state.tags import MARK as TAG
 from holdfast.state.tags import MAX_DEPTH, tagged, untagged
@@ -147,9 +149,9 @@ class Redactor:
 
     def raw(self, data: bytes) -> bytes:
         """Return bytes without the secrets that stand in them as text."""
-        text = data.decode("latin-1")
+        text = text_of(data)
         clean = self.text(text)
-        return data if clean is text else clean.encode("latin-1")
+        return data if clean is text else bytes_of(clean)
 
     def _named_kind(self, text: str, name: str, alone: bool) -> str | None:
         from holdfast.redaction.values import Trust, is_basic, is_cookie, is_named_secret
