@@ -209,6 +209,15 @@ def test_no_character_is_cut_where_a_secret_ends(redactor: Redactor) -> None:
         assert clean["raw"] == clean["text"].encode()
 
 
+def test_a_dict_that_looks_like_stored_bytes_is_looked_through(
+    redactor: Redactor, token: str
+) -> None:
+    for kind in ("bytes", "str"):
+        assert redactor.value({"$t": kind, "v": "é"}) == {"$t": kind, "v": "é"}
+        clean = redactor.value({"$t": kind, "v": f"use {token}"})
+        assert list(placeholders_in(clean["v"]))
+
+
 def test_two_keys_stay_two(redactor: Redactor, token: str) -> None:
     placeholder = redactor.text(token)
     for value in ({placeholder: "a", token: "b"}, {token: "b", placeholder: "a"}):

@@ -274,9 +274,7 @@ class Redactor:
     def _dict(
         self, value: dict[str, Any], name: str, shorter_than: int | None = None
     ) -> dict[str, Any]:
-        if value.get(TAG) in ("bytes", "str") and type(encoded := value.get("v")) is str:
-            # The forms of bytes, and of texts with NUL in them.
-            data = b64decode(encoded)
+        if (data := _encoded(value)) is not None:
             clean = self.raw(data)
             return value if clean is data else {**value, "v": b64encode(clean).decode()}
         named = _field_name(value) or name
@@ -305,6 +303,20 @@ def _scanner(kinds: frozenset[str] | None, extra: tuple[Rule, ...]) -> Scanner:
     from holdfast.redaction.scanner import Scanner
 
     return Scanner(kinds, extra)
+
+
+def _encoded(value: dict[str, Any]) -> bytes | None:
+    """Return what is in the form of bytes, or of a text with NUL in it; None for any other dict.
+
+    What agents say is looked through as well, and may have the same keys without being such a form.
+    """
+    text = value.get("v")
+    if value.get(TAG) not in ("bytes", "str") or type(text) is not str:
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        return None
 
 
 def _promises(name: str) -> bool:
