@@ -233,6 +233,18 @@ def test_steps_are_replayed_with_their_secrets_and_found_again(
     assert token not in str(caught.value)
 
 
+def test_of_a_long_error_no_half_of_a_secret_is_kept(opened: Open) -> None:
+    token = corpus.TOKENS["github-token"][0](Random(8))
+    session = opened(redact=True, workspace=False).create_session("t")
+    for number, length in enumerate((65_490, 65_500, 65_510)):
+        text = f"{token} {'y' * length}"
+        with pytest.raises(RuntimeError, match="ghp_"):
+            session.step(f"fail {number}", fail, text)
+    recorded = [one.error for one in session.effects()]
+    assert len(recorded) == 3
+    assert all(token[-8:] not in repr(error) for error in recorded)
+
+
 class TestStepsAndAnotherKey:
     """Whether a step with a secret is one that is recorded, only the key of its placeholders tells."""
 
