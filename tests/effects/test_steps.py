@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -705,6 +705,22 @@ class TestDeclarations:
         with pytest.raises(InvalidStep, match=r"holdfast\.aio"):
             session.step("a", body)
         assert session.effects() == []
+
+    def test_a_generator_is_refused_since_calling_it_runs_nothing(self, world: World) -> None:
+        def pieces() -> Iterator[int]:
+            world.act()
+            yield 1
+
+        async def async_pieces() -> AsyncIterator[int]:
+            world.act()
+            yield 1
+
+        session = SessionManager(MemoryStore(), workspace=False).create_session("payer")
+        for body in (pieces, async_pieces):
+            with pytest.raises(InvalidStep, match="generator"):
+                session.step("a", body)
+        assert session.step("a", lambda: list(pieces())) == [1]
+        assert len(world.calls) == 1
 
     def test_a_decorated_function_is_called_as_before(self, world: World) -> None:
         manager = SessionManager(MemoryStore(), workspace=False)

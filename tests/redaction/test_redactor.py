@@ -197,6 +197,27 @@ def test_secrets_in_keys_and_in_bytes_are_found(redactor: Redactor, token: str) 
     assert clean["raw"].endswith(b"\xff")
 
 
+def test_no_character_is_cut_where_a_secret_ends(redactor: Redactor) -> None:
+    # In UTF-8 its second byte is a space of Latin-1.
+    for text in (
+        "\0 DB_PASSWORD=Xk9!wq7Zpà",
+        "\0mysql -pXk9!wq7Zp4à",
+        "\0login x password Zp4!à9Q",
+    ):
+        clean = redactor.document({"text": text, "raw": text.encode()})
+        assert clean is not None
+        assert clean["raw"] == clean["text"].encode()
+
+
+def test_a_dict_that_looks_like_stored_bytes_is_looked_through(
+    redactor: Redactor, token: str
+) -> None:
+    for kind in ("bytes", "str"):
+        assert redactor.value({"$t": kind, "v": "é"}) == {"$t": kind, "v": "é"}
+        clean = redactor.value({"$t": kind, "v": f"use {token}"})
+        assert list(placeholders_in(clean["v"]))
+
+
 def test_two_keys_stay_two(redactor: Redactor, token: str) -> None:
     placeholder = redactor.text(token)
     for value in ({placeholder: "a", token: "b"}, {token: "b", placeholder: "a"}):
@@ -243,6 +264,20 @@ def test_values_come_back_from_what_is_known_and_the_rest_stays(
     asked: list[Placeholder] = []
     filled(state, asked.append)
     assert {one.kind for one in asked} == {"github-token", "gitlab-token"}
+
+
+def test_values_come_back_into_bytes_and_paths_too(redactor: Redactor, token: str) -> None:
+    password = "Pä9!wq7Zp4ß"
+    given = {
+        "raw": b"\xff\x00" + token.encode() + b"\xc3",
+        "url": f"https://bob:{password}@host/".encode(),
+        "path": Path("/srv") / token / "log",
+    }
+    stored = redactor.document(given)
+    assert stored is not None
+    assert len(list(placeholders_in(stored))) == 3
+    assert filled(stored, among([token, password], KEY)) == given
+    assert filled(stored, among([], KEY)) == stored
 
 
 def test_the_key_is_made_once_and_for_its_owner_only(

@@ -175,6 +175,19 @@ def test_references_and_code_are_no_values(text: str) -> None:
     assert REDACTOR.text(text) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer …",
+        "curl -H 'Authorization: Basic é'",
+        "authorization: “a token”",
+        "credentials=\ud800",
+    ],
+)
+def test_letters_of_any_script_may_follow_the_name_of_a_header(text: str) -> None:
+    assert Redactor(b"k" * 32).text(text) == text
+
+
 def test_commits_digests_images_and_code_are_left_alone() -> None:
     alarms = [
         (title, text) for title, text in corpus.harmless(Random(4)) if REDACTOR.text(text) != text

@@ -233,6 +233,18 @@ def test_steps_are_replayed_with_their_secrets_and_found_again(
     assert token not in str(caught.value)
 
 
+def test_of_a_long_error_no_half_of_a_secret_is_kept(opened: Open) -> None:
+    token = corpus.TOKENS["github-token"][0](Random(8))
+    session = opened(redact=True, workspace=False).create_session("t")
+    for number, length in enumerate((65_490, 65_500, 65_510)):
+        text = f"{token} {'y' * length}"
+        with pytest.raises(RuntimeError, match="ghp_"):
+            session.step(f"fail {number}", fail, text)
+    recorded = [one.error for one in session.effects()]
+    assert len(recorded) == 3
+    assert all(token[-8:] not in repr(error) for error in recorded)
+
+
 class TestStepsAndAnotherKey:
     """Whether a step with a secret is one that is recorded, only the key of its placeholders tells."""
 
@@ -291,6 +303,25 @@ class TestStepsAndAnotherKey:
         elsewhere = opened(redact=self.other, rehydrate=False).resume_session(session.id)
         assert elsewhere.step("pay", self.pay, elsewhere.state["token"], 7) == "receipt 7"
         assert self.orders == [7]
+
+
+def test_a_secret_in_bytes_comes_back_or_is_missed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = corpus.TOKENS["github-token"][0](Random(7))
+    state = {"raw": b"\0" + token.encode(), "path": Path(f"/srv/{token}")}
+    session = opened(redact=True, workspace=False).create_session("t")
+    session.save_checkpoint("saved", state=state)
+    session.step("read", lambda: state["raw"])
+    session.close()
+    again = opened(redact=True, workspace=False).resume_session(session.id)
+    assert [one.kind for one in again.missing_secrets()] == ["github-token"]
+    again.close()
+    monkeypatch.setenv("ANY", token)
+    again = opened(redact=True, workspace=False).resume_session(session.id)
+    assert again.state == state
+    assert again.missing_secrets() == []
+    assert again.step("read", lambda: b"") == state["raw"]
 
 
 def test_a_repeated_save_with_the_same_id_is_accepted(opened: Open) -> None:

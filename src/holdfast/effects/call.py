@@ -47,6 +47,11 @@ class Call:
             raise InvalidStep(
                 f"step {self.name!r} needs a function to call, not {type(self.function).__name__}"
             )
+        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+            raise InvalidStep(
+                f"step {self.name!r} is a generator, whose body does not run when it is called; "
+                f"nothing was run. Use a function that returns a list"
+            )
         if self.policy not in POLICIES:
             raise InvalidStep(f"policy must be one of {', '.join(POLICIES)}: {self.policy!r}")
         if (self.policy == "ask") != (self.reconcile is not None):

@@ -116,12 +116,23 @@ def idempotency_key(tenant: str, effect: NewEffect | EffectRecord) -> str:
 
 def error_document(error: BaseException) -> dict[str, Any]:
     """Return what is kept of an error: its type, its message and its traceback."""
-    text = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARACTERS:]
     return {
         "type": type(error).__qualname__,
         "message": error_message(error),
-        "traceback": _storable(text),
+        "traceback": _storable(_last(traceback.format_exception(error))),
     }
+
+
+def _last(parts: list[str]) -> str:
+    """Return the last parts of a traceback, each whole: half a secret would be recognised by nobody."""
+    kept: list[str] = []
+    room = _TRACEBACK_CHARACTERS
+    for part in reversed(parts):
+        room -= len(part)
+        if room < 0 and kept:
+            break
+        kept.append(part)
+    return "".join(reversed(kept))
 
 
 def error_message(error: BaseException) -> str:

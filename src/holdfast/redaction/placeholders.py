@@ -11,11 +11,13 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
 _DIGITS: Final = 16
 _LONGEST_KIND: Final = 36
 MARK: Final = "[redacted:"
+_MARK_BYTES: Final = MARK.encode()
 # Stands for placeholders while secrets are looked for: in no token, yet within anything with a frame.
 FILLER: Final = "\ue000"
 # What is left of a secret beside a placeholder: less than this tells nothing, such as the name of a cookie.
@@ -56,9 +58,27 @@ def digest_of(secret: str, key: bytes) -> str:
     ]
 
 
+def text_of(data: bytes) -> str:
+    """Return bytes as the text that they are, or that is in them; `bytes_of` undoes it exactly.
+
+    A secret is then the same in both, and none begins or ends within a character.
+    """
+    return data.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(text: str) -> bytes:
+    """Return what `text_of` was given."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def placeholders_in(value: Any) -> Iterator[Placeholder]:
-    """Yield the placeholders in a text, or in all texts of a value, keys included."""
-    if isinstance(value, str):
+    """Yield the placeholders in a text, or in all texts, bytes and paths of a value, keys included."""
+    if isinstance(value, bytes):
+        if _MARK_BYTES in value:
+            yield from placeholders_in(text_of(value))
+    elif isinstance(value, PurePath):
+        yield from placeholders_in(str(value))
+    elif isinstance(value, str):
         if MARK in value:
             for match in PATTERN.finditer(value):
                 yield Placeholder(match[1], match[2])
@@ -117,6 +137,11 @@ def filled(value: Any, rehydrate: Rehydrate) -> Any:
         if MARK not in value:
             return value
         return PATTERN.sub(lambda match: _known(match, rehydrate), value)
+    if isinstance(value, bytes):
+        return bytes_of(filled(text_of(value), rehydrate)) if _MARK_BYTES in value else value
+    if isinstance(value, PurePath):
+        text = str(value)
+        return value if (new := filled(text, rehydrate)) is text else type(value)(new)
     if isinstance(value, dict):
         items: dict[Any, Any] = {}
         changed = False

@@ -20,10 +20,12 @@ from holdfast.redaction.placeholders import (
     PATTERN,
     Finding,
     Placeholder,
+    bytes_of,
     cut,
     digest_of,
     masked,
     numbered,
+    text_of,
 )
 from holdfast.state.tags import MARK as TAG
 from holdfast.state.tags import MAX_DEPTH, tagged, untagged
@@ -147,9 +149,9 @@ class Redactor:
 
     def raw(self, data: bytes) -> bytes:
         """Return bytes without the secrets that stand in them as text."""
-        text = data.decode("latin-1")
+        text = text_of(data)
         clean = self.text(text)
-        return data if clean is text else clean.encode("latin-1")
+        return data if clean is text else bytes_of(clean)
 
     def _named_kind(self, text: str, name: str, alone: bool) -> str | None:
         from holdfast.redaction.values import Trust, is_basic, is_cookie, is_named_secret
@@ -272,9 +274,7 @@ class Redactor:
     def _dict(
         self, value: dict[str, Any], name: str, shorter_than: int | None = None
     ) -> dict[str, Any]:
-        if value.get(TAG) in ("bytes", "str") and type(encoded := value.get("v")) is str:
-            # The forms of bytes, and of texts with NUL in them.
-            data = b64decode(encoded)
+        if (data := _encoded(value)) is not None:
             clean = self.raw(data)
             return value if clean is data else {**value, "v": b64encode(clean).decode()}
         named = _field_name(value) or name
@@ -303,6 +303,20 @@ def _scanner(kinds: frozenset[str] | None, extra: tuple[Rule, ...]) -> Scanner:
     from holdfast.redaction.scanner import Scanner
 
     return Scanner(kinds, extra)
+
+
+def _encoded(value: dict[str, Any]) -> bytes | None:
+    """Return what is in the form of bytes, or of a text with NUL in it; None for any other dict.
+
+    What agents say is looked through as well, and may have the same keys without being such a form.
+    """
+    text = value.get("v")
+    if value.get(TAG) not in ("bytes", "str") or type(text) is not str:
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        return None
 
 
 def _promises(name: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64decode
-from binascii import Error as NotBase64
 from collections import Counter
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
@@ -85,7 +84,7 @@ def is_basic(secret: str) -> bool:
     """Tell basic credentials from the next word of a sentence: they decode to ``user:password``."""
     try:
         plain = b64decode(secret + "=" * (-len(secret) % 4), validate=True)
-    except NotBase64:
+    except ValueError:  # no base64, or not even ASCII
         return False
     return b":" in plain and plain.isascii() and plain.decode().isprintable()
 
