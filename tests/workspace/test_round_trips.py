@@ -119,6 +119,16 @@ def permissions(root: Path) -> Iterator[None]:
 
 
 @scene
+def permissions_of_directories_in_each_other(root: Path) -> Iterator[None]:
+    usual_project(root)
+    (root / "outer" / "inner" / "most").mkdir(parents=True)
+    (root / "outer" / "inner" / "most" / "file").write_text("f")
+    yield
+    for path in ("outer", "outer/inner", "outer/inner/most"):
+        (root / path).chmod(0o700)
+
+
+@scene
 def the_most_usual_modes_are_others(root: Path) -> Iterator[None]:
     (root / "inner" / "most").mkdir(parents=True)
     for path in (root / "inner", root / "inner" / "most"):
