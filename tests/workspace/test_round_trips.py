@@ -247,6 +247,16 @@ def empty_directories(root: Path) -> Iterator[None]:
 
 
 @scene
+def an_empty_directory_whose_content_would_be_ignored(root: Path) -> Iterator[None]:
+    usual_project(root)
+    with (root / ".gitignore").open("a") as rules:
+        rules.write("/logs/*\n")
+    (root / "logs").mkdir()
+    yield
+    (root / "logs").rmdir()
+
+
+@scene
 def odd_names(root: Path) -> Iterator[None]:
     usual_project(root)
     names = [
