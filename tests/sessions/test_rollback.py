@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -26,12 +27,14 @@ from holdfast.errors import (
     SnapshotNotFound,
     StateNotSerializable,
     WorkspaceBusy,
+    WorkspaceFull,
 )
 from holdfast.model import utc_now
 from holdfast.sessions import upkeep
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.rollback import Rollbacks
 from holdfast.workspace import Workspace
+from holdfast.workspace.apply import Applier
 from tests.workspace.pictures import commit_all, git, make_repository, picture
 
 
@@ -482,13 +485,42 @@ from holdfast.sessions.rollback import Rollbacks
 manager = SessionManager.open(sys.argv[1], project_dir=sys.argv[2])
 session = manager.resume_session("dies")
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-if sys.argv[3] == "landing":
+if sys.argv[3] in ("landing", "state"):
     Rollbacks._land = die
+elif sys.argv[3] == "journal":
+    from holdfast.workspace.journal import Journal
+    Journal.to_document = die
 else:
     from holdfast.workspace.apply import Applier
     Applier.carry_out = die
-session.rollback("before")
+session.rollback("before", files=sys.argv[3] != "state")
 """
+
+
+@pytest.mark.parametrize("moment", ["journal", "state"])
+def test_a_rollback_that_was_killed_before_it_began_is_none_to_undo(
+    project: Path, tmp_path: Path, moment: str
+) -> None:
+    url = str(tmp_path / "sessions.db")
+    with SessionManager.open(url, project_dir=project) as manager:
+        session = manager.create_session("a", session_id="dies")
+        session.save_checkpoint("before", state={"n": 1})
+        (project / "a.txt").write_text("later\n")
+        session.save_checkpoint("after", state={"n": 2})
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, url, str(project), moment],
+        check=False, timeout=60, capture_output=True,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    for _ in range(2):
+        with SessionManager.open(url, project_dir=project) as manager:
+            resumed = manager.resume_session("dies")
+            with pytest.raises(NothingToUndo):
+                resumed.undo()
+            assert (project / "a.txt").read_text() == "later\n"
+            assert resumed.state == {"n": 2}
+            said = [one.message for one in resumed.logs() if "came to nothing" in one.message]
+            assert said == ["before the rollback to before: it came to nothing"]
 
 
 @pytest.mark.parametrize("moment", ["landing", "files"])
@@ -649,6 +681,53 @@ def test_landings_go_after_a_month_but_for_the_one_to_go_on_from(
         landed.id,
     }
     assert [one for one in reasons.values() if "the limit of rollbacks is 30.0 days" in one]
+
+
+def _fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the disk be full for the first file that is written, and for no other."""
+    write, full = Applier._write_one, iter([OSError(errno.ENOSPC, "No space left on device")])
+
+    def fail_once(self: Applier, *arguments: Any, **options: Any) -> None:
+        for error in full:
+            raise error
+        write(self, *arguments, **options)
+
+    monkeypatch.setattr(Applier, "_write_one", fail_once)
+
+
+def test_a_rollback_that_failed_is_none_to_undo(
+    session: Session, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.save_checkpoint("before", state={"n": 1})
+    (project / "a.txt").write_text("later\n")
+    _fail_once(monkeypatch)
+    with pytest.raises(WorkspaceFull):
+        session.rollback("before")
+    (project / "a.txt").write_text("later still\n")
+    session.save_checkpoint("after", state={"n": 2})
+    with pytest.raises(NothingToUndo):
+        session.undo()
+    assert (project / "a.txt").read_text() == "later still\n"
+    assert session.state == {"n": 2}
+
+
+def test_an_undo_that_failed_can_be_tried_again(
+    session: Session, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.save_checkpoint("before", state={"n": 1})
+    (project / "a.txt").write_text("later\n")
+    session.save_checkpoint("after", state={"n": 2})
+    session.rollback("before")
+    _fail_once(monkeypatch)
+    with pytest.raises(WorkspaceFull):
+        session.undo()
+    with pytest.raises(NothingToUndo):
+        session.redo()
+    session.undo()
+    assert (project / "a.txt").read_text() == "later\n"
+    assert session.state == {"n": 2}
+    session.redo()
+    assert (project / "a.txt").read_text() == "a\n"
 
 
 def test_what_others_wrote_stays_through_further_rollbacks_and_undo(

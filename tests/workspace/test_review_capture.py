@@ -331,6 +331,21 @@ def test_a_tracked_file_that_a_rule_ignores_is_captured_again_when_it_is_back(
     assert forced.read_text() == "one"
 
 
+def test_an_ignored_file_that_no_repository_tracks_any_more_is_left_out(
+    root: Path, forced: Path
+) -> None:
+    workspace = Workspace(root)
+    tracked = workspace.snapshot()
+    git(root, "rm", "-q", "--cached", "build/keep.mk")
+    forced.write_text("not for others")
+    for _ in range(2):
+        assert "build/keep.mk" not in workspace.files(workspace.snapshot().commit)
+    report = workspace.restore(tracked.commit)
+    assert forced.read_text() == "one"
+    workspace.restore(report.safety)
+    assert forced.read_text() == "not for others"
+
+
 def test_what_a_nested_repository_tracks_is_captured_whatever_the_rules_around_it_say(
     root: Path,
 ) -> None:

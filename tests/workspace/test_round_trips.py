@@ -119,6 +119,16 @@ def permissions(root: Path) -> Iterator[None]:
 
 
 @scene
+def permissions_of_directories_in_each_other(root: Path) -> Iterator[None]:
+    usual_project(root)
+    (root / "outer" / "inner" / "most").mkdir(parents=True)
+    (root / "outer" / "inner" / "most" / "file").write_text("f")
+    yield
+    for path in ("outer", "outer/inner", "outer/inner/most"):
+        (root / path).chmod(0o700)
+
+
+@scene
 def the_most_usual_modes_are_others(root: Path) -> Iterator[None]:
     (root / "inner" / "most").mkdir(parents=True)
     for path in (root / "inner", root / "inner" / "most"):
@@ -234,6 +244,16 @@ def empty_directories(root: Path) -> Iterator[None]:
     (root / "swap").symlink_to("hollow")
     (root / "new" / "and" / "empty").mkdir(parents=True)
     shutil.rmtree(root / "hollow" / "c")
+
+
+@scene
+def an_empty_directory_whose_content_would_be_ignored(root: Path) -> Iterator[None]:
+    usual_project(root)
+    with (root / ".gitignore").open("a") as rules:
+        rules.write("/logs/*\n")
+    (root / "logs").mkdir()
+    yield
+    (root / "logs").rmdir()
 
 
 @scene

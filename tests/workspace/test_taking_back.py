@@ -77,6 +77,7 @@ def swapped(root: Path) -> tuple[Workspace, str]:
     (root / "was-file" / "f").write_text("now")
     (root / "was-link").unlink()
     (root / "was-link").write_text("now")
+    (root / "was-link").chmod(0o600)
     (root / "gone" / "below" / "f").unlink()
     (root / "gone" / "below").rmdir()
     (root / "gone").rmdir()
@@ -86,6 +87,7 @@ def swapped(root: Path) -> tuple[Workspace, str]:
     (root / "closed" / "f").write_text("now")
     (root / "new" / "below").mkdir(parents=True)
     (root / "new" / "below" / "f").write_text("only here")
+    (root / "new" / "below" / "f").chmod(0o700)
     return workspace, then
 
 

@@ -6,7 +6,8 @@ is the latest. Undoing it is a rollback to the safety checkpoint, redoing one to
 
 Killed in between, the safety checkpoint is the latest. If the files had begun to change, whoever comes next
 finishes them (`Workspace.recover`) and this session's next start stores the landing; if not, nothing had
-happened.
+happened. A line in the log says so, as it does of a rollback that failed and was taken back: of those there
+is nothing to undo.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["rollback", "undo", "redo"]
 
 ROLLBACK: Final = "rollback"
+# In the data of a log line: the safety checkpoint of a rollback that came to nothing.
+_CAME_TO_NOTHING: Final = "rollback_came_to_nothing"
 _LOOKED_AT: Final = 200
 # So many files that were left alone are named one by one.
 _LISTED: Final = 20
@@ -175,6 +178,7 @@ class Rollbacks:
 
         with (
             self._naming_a_good_one(record, unless=stored),
+            self._noting_failure(files, stored),
             self._spared(record, request),
             files.workspace.saving(),
         ):
@@ -237,12 +241,19 @@ class Rollbacks:
         # What cannot be read may be what the rollback has stored since.
         latest = None if unreadable else first(found)
         facts = _facts(latest) if latest is not None else None
-        if latest is None or facts is None or facts["phase"] != "safety" or self._files is None:
+        if latest is None or facts is None or facts["phase"] != "safety":
+            return
+        if latest.workspace_commit is None:
+            # It was about the state alone, and has stored none.
+            self._note_nothing(latest)
+            return
+        if self._files is None:
             return
         try:
             workspace = self._files.workspace
             workspace.recover()
             if not workspace.was_finished(latest.id):
+                self._note_nothing(latest)
                 return
         except HoldfastError as error:
             # The state can be gone on with; whoever rolls back or saves files next is told again.
@@ -337,11 +348,39 @@ class Rollbacks:
     def _steps(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
         """Return the safety checkpoints, newest first: one for each rollback, undo and redo."""
         query = CheckpointQuery(self._session_id, namespace="", retention_class="manual")
+        nothing = self._came_to_nothing()
         return [
             (one, facts)
             for one in self._store.list_checkpoints(query)
-            if (facts := _facts(one)) is not None and facts["phase"] == "safety"
+            if (facts := _facts(one)) is not None
+            and facts["phase"] == "safety"
+            and one.id not in nothing
         ]
+
+    @contextmanager
+    def _noting_failure(
+        self, files: ProjectFiles, stored: Mapping[str, Checkpoint]
+    ) -> Iterator[None]:
+        """Note that a rollback came to nothing, when it fails and its files are as before."""
+        try:
+            yield
+        except BaseException:
+            safety = stored.get("safety")
+            if safety and "landed" not in stored and not files.workspace.is_interrupted():
+                # What went wrong matters more. The next start notes it too.
+                with suppress(HoldfastError):
+                    self._note_nothing(safety.record)
+            raise
+
+    def _note_nothing(self, safety: CheckpointRecord) -> None:
+        if safety.id not in self._came_to_nothing():
+            said = f"{safety.description}: it came to nothing"
+            self._store.append_log(self._session_id, "warning", said, {_CAME_TO_NOTHING: safety.id})
+
+    def _came_to_nothing(self) -> set[str]:
+        """Return the safety checkpoints of rollbacks that failed, or were killed before they began."""
+        found = self._store.list_logs(self._session_id, key=_CAME_TO_NOTHING)
+        return {str(line.data[_CAME_TO_NOTHING]) for line in found if line.data}
 
     def _reverse(
         self, safety: CheckpointRecord, facts: dict[str, Any], kind: Kind, *, dry_run: bool

@@ -144,12 +144,12 @@ class Folders:
         return found
 
     def _ignored(self, folders: Iterable[str]) -> set[str]:
-        listed = [f"{folder}/" for folder in folders]
+        # Without a slash at the end, which a rule about what is in a directory would fit too.
+        listed = list(folders)
         if not listed:
             return set()
         basis = self._basis
-        ignored = ignored_among(basis.store.git, listed, deadline=basis.deadline)
-        return {path.rstrip("/") for path in ignored}
+        return set(ignored_among(basis.store.git, listed, deadline=basis.deadline))
 
     def _note_unreadable(self, error: OSError) -> None:
         path = os.path.relpath(error.filename, self._root)

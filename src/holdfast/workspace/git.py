@@ -49,6 +49,7 @@ from holdfast.workspace.capture import Capture
 from holdfast.workspace.compare import changes_between, count_between, modes_between, text_between
 from holdfast.workspace.damaged import set_damaged_aside
 from holdfast.workspace.details import Details
+from holdfast.workspace.journal import JOURNAL
 from holdfast.workspace.packs import check_lists, export_pack, import_pack, take_in, write_pack
 from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
@@ -253,6 +254,10 @@ class Workspace:
             return None
         with self._store.working():
             return finish_interrupted(self._store, self.limits, Repository.find(self.root))
+
+    def is_interrupted(self) -> bool:
+        """Tell whether a restore has begun that is neither finished nor taken back."""
+        return (self._store.home / JOURNAL).exists()
 
     def was_finished(self, purpose_id: str) -> bool:
         """Tell whether a killed restore with this purpose was finished by somebody else."""

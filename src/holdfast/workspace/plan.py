@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from holdfast.errors import RestoreFailed
 from holdfast.workspace.base import Change, Entry, Skipped
 from holdfast.workspace.details import Details
+from holdfast.workspace.files import LINK
 from holdfast.workspace.ignores import ignored_among
 from holdfast.workspace.lengths import first_too_long
 from holdfast.workspace.paths import fits, folders_of, parents, within
@@ -220,10 +221,14 @@ def _plan_modes(
         change = touched.get(path)
         entry = change.new if change else same[path]
         was = change.old if change else entry
-        if entry is None or entry.mode == "120000" or not within(path, paths):
+        if not within(path, paths):
             continue
-        mode = new.mode_of(path, entry.mode)
-        before = old.mode_of(path, was.mode) if was and was.mode != "120000" else mode
+        before = old.mode_of(path, was.mode) if _has_mode(was) else None
+        mode = new.mode_of(path, entry.mode) if _has_mode(entry) else before
+        if mode is None:
+            continue
+        # What goes has its permissions noted too: it comes back with them if the plan is taken back.
+        before = mode if before is None else before
         if before == mode and change is None:
             continue
         if change is None and keep is not None:
@@ -232,6 +237,10 @@ def _plan_modes(
                 plan.conflicts.append(Skipped(path, reason))
                 continue
         plan.modes[path] = (before, mode)
+
+
+def _has_mode(entry: Entry | None) -> TypeGuard[Entry]:
+    return entry is not None and entry.mode != LINK
 
 
 def _plan_folder_modes(
@@ -281,7 +290,7 @@ def _ignored_by(store: PrivateStore, side: Side, files: list[str], folders: list
     rules = {
         path: entry
         for path, entry in store.entries(side.tree).items()
-        if path.rpartition("/")[2] == ".gitignore" and entry.mode != "120000"
+        if path.rpartition("/")[2] == ".gitignore" and entry.mode != LINK
     }
     for path in rules:
         check_path(path)

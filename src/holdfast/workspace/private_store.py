@@ -206,11 +206,12 @@ class PrivateStore:
             return set(split(self.git.listed(*every)))
         found: set[str] = set()
         for some in batches(paths):
+            # Without -t git leaves out the one that it enters to look for another.
             out = self.git.run(
-                "ls-tree", "-d", "-z", "--name-only", "--full-tree", "--", tree, *some
+                "ls-tree", "-d", "-t", "-z", "--name-only", "--full-tree", "--", tree, *some
             )
             found.update(split(out))
-        return found
+        return found.intersection(paths)
 
     def read_folders(
         self, tree: str, paths: Sequence[str]

@@ -270,6 +270,7 @@ class Restore:
     def _compare(self, landed: Snapshot, plan: Plan) -> None:
         """Refuse a result that is not what the plan promised; others may have changed the rest."""
         touched = {one.path for one in plan.changes}
+        without_mode = {one.path for one in plan.changes if not one.new or one.new.mode == LINK}
         wrong = []
         if landed.tree != self._target.tree:
             found = changes_between(self._store, landed.tree, self._target.tree)
@@ -279,7 +280,8 @@ class Restore:
         wrong += [
             path
             for path, (_, mode) in plan.modes.items()
-            if details.mode_of(path, "100755" if mode & 0o100 else "100644") != mode
+            if path not in without_mode
+            and details.mode_of(path, "100755" if mode & 0o100 else "100644") != mode
         ]
         if wrong:
             # Another program's newest bytes may be in it alone, and no sweep looks into this group.

@@ -244,10 +244,16 @@ class Scan:
         return above[-1] if above else path
 
     def _forget_ignored(self) -> None:
-        """Let go of files that a new rule ignores, unless a repository tracks them."""
-        if self._basis.is_first or not self._findings.touches_rules():
+        """Let go of files that a rule ignores, unless a repository tracks them.
+
+        It is a new rule, or no repository tracks them any more.
+        """
+        if self._basis.is_first:
             return
-        ignored = self._index.listed("ls-files", "-z", "-c", "-i", "--exclude-standard")
+        if self._findings.touches_rules():
+            ignored = self._index.listed("ls-files", "-z", "-c", "-i", "--exclude-standard")
+        else:
+            ignored = self._tracked.released
         tracked = set(self._tracked.forced)
         for path in ignored:
             if path not in tracked and not within(path, self._basis.limits.include):

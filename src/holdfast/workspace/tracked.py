@@ -39,6 +39,8 @@ class Tracked:
         # What the user's repository tracks, once it was asked.
         self._listed: list[str] | None = None
         self._new: list[str] = []
+        # What was tracked although a rule ignores it, and no longer is.
+        self.released: list[str] = []
 
     def add_nested(self, folder: str) -> None:
         """Take note of a repository inside of the project."""
@@ -95,6 +97,7 @@ class Tracked:
         before = set(self.forced)
         note[_FORCED] = self._forced(repositories)
         self._new = [path for path in self.forced if path not in before]
+        self.released = sorted(before - set(self.forced))
         return self._new
 
     def note_absent(self, findings: Findings) -> None:
