@@ -56,7 +56,8 @@ def read_checkpoints(
     """List checkpoints as `Store.list_checkpoints` does, and name those that cannot be read, with the reason."""
     try:
         return store.list_checkpoints(query), {}
-    except IntegrityError:
+    except IntegrityError as error:
+        reason = error
         found: list[CheckpointRecord] = []
         unreadable: dict[str, IntegrityError] = {}
     for checkpoint_id in _ids(store, query):
@@ -64,6 +65,9 @@ def read_checkpoints(
             found += store.list_checkpoints(replace(query, id=checkpoint_id, limit=None))
         except IntegrityError as error:
             unreadable[checkpoint_id] = error
+    if not unreadable:
+        # Nobody can ask for what has lost its id, and it is there all the same.
+        unreadable["without an id"] = reason
     found.sort(key=lambda one: one.seq, reverse=True)
     return found[: query.limit], unreadable
 

@@ -40,7 +40,8 @@ class SqliteChain(SqliteAccess):
             head if type(head) is bytes else GENESIS,
             links=tuple(ChainLink(*row) for row in links if _is_link(row)),
             tombstones=tuple(Tombstone(*row) for row in tombstones if _is_tombstone(row)),
-            unlinked=tuple(row[0] for row in links if not _is_link(row)),
+            # A row without an id is missing from the chain: there is no name to show it under.
+            unlinked=tuple(row[0] for row in links if type(row[0]) is str and not _is_link(row)),
         )
 
     def _verified(self, row: Row, *, quarantined: bool = False) -> Payload:
@@ -107,9 +108,10 @@ class SqliteChain(SqliteAccess):
 
 
 def _is_link(row: Row) -> bool:
-    """Whether a row has a number, the link before it and its own: who lost one proves nothing."""
-    _, _, number, previous, link = row
-    return type(number) is int and type(previous) is bytes and type(link) is bytes
+    """Whether a row has an id, a number, the link before it and its own: who lost one proves nothing."""
+    checkpoint_id, _, number, previous, link = row
+    found = (type(checkpoint_id), type(number), type(previous), type(link))
+    return found == (str, int, bytes, bytes)
 
 
 def _is_tombstone(row: Row) -> bool:
