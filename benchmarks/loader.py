@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ Get = Callable[[str, str], dict[str, Any] | None]
 
 _MESSAGE = 1024
 _RETRY_SECONDS = 0.01
+# More than a process puts in a second or two.
+_READY = 800
 
 
 def open_ours(url: str, threads: int, stack: ExitStack) -> tuple[Put, Get]:
@@ -100,14 +103,19 @@ def _beginning(seed: int, size: int) -> list[dict[str, Any]]:
 
 
 class _Conversation:
-    """What one thread puts: as it goes on, the oldest message leaves and a new one comes."""
+    """What one thread puts: as it goes on, the oldest message leaves and a new one comes.
 
-    def __init__(self, seed: int, size: int) -> None:
+    As many as ``ready`` are made up before the clock runs: that takes a processor as long as a put.
+    """
+
+    def __init__(self, seed: int, size: int, ready: int) -> None:
         self._messages = _beginning(seed, size)
-        self._writer = Writer(seed=-1 - seed)
+        writer = Writer(seed=-1 - seed)
+        further = (writer.message(_MESSAGE) for _ in repeat(None))
+        self._coming = chain(writer.messages(ready, _MESSAGE), further)
 
     def next(self) -> list[dict[str, Any]]:
-        self._messages = [*self._messages[1:], self._writer.message(_MESSAGE)]
+        self._messages = [*self._messages[1:], next(self._coming)]
         return self._messages
 
 
@@ -142,7 +150,7 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
         # Not measured: the first put plans its statements and fills caches.
         put(f"warm-{task['process']}", {"token": "", "messages": []}, 0)
         talks = [
-            _Conversation(task["process"] * 100 + number, task["bytes"])
+            _Conversation(task["process"] * 100 + number, task["bytes"], _READY // task["threads"])
             for number in range(task["threads"])
         ]
         print("open", flush=True)

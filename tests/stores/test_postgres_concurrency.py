@@ -17,8 +17,9 @@ import psycopg
 import pytest
 
 from holdfast.errors import CheckpointExists, ChunksMissing, StoreBusy, StoreUnavailable
-from holdfast.model import CheckpointQuery, NewCheckpoint, Trim
+from holdfast.model import CheckpointQuery, NewCheckpoint, NewWrite, Trim
 from holdfast.state.refs import digest_of, digests_in
+from holdfast.stores.chain import breaks
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_statements import put_statement
@@ -159,6 +160,54 @@ def test_writers_with_common_chunks_do_not_wait_for_each_other_for_ever(
     with ThreadPoolExecutor(WRITERS) as executor:
         list(executor.map(write, range(WRITERS)))
     assert len(store.list_checkpoints(CheckpointQuery())) == WRITERS * 15
+
+
+def test_writers_of_one_session_with_common_chunks_never_stand_in_each_others_way(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who holds the session would otherwise wait for a chunk of somebody who waits for the session."""
+    repeated: list[float] = []
+    monkeypatch.setattr("holdfast.stores.postgres_connection.time.sleep", repeated.append)
+    store.put(checkpoint_draft())
+
+    def write(writer: int) -> None:
+        for number in range(40):
+            draft = checkpoint_draft(f"common {number}".encode() * 50)
+            if writer % 2:
+                value = NewWrite(f"task {writer}", 0, "c", "{}", draft.refs, draft.chunks, ())
+                store.put_writes(session_draft(), "", f"e{number}", [value])
+            else:
+                label = "checkpoint-20260101-000000" if writer % 4 else None
+                store.put(replace(draft, label=label))
+
+    with ThreadPoolExecutor(WRITERS) as executor:
+        list(executor.map(write, range(WRITERS)))
+    assert repeated == []
+
+
+@pytest.mark.row("S3-15")
+def test_a_put_that_waited_for_another_comes_after_it(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """It had drawn its place and looked at the clock before the other one did."""
+    first = store.put(checkpoint_draft(b"1")).record
+    late = checkpoint_draft(b"late", parent_is_newest=True)
+    early = checkpoint_draft(b"early", parent_is_newest=True)
+    statement = put_statement(early, store.tenant, schema_of(postgres_url))
+    with connect(postgres_url) as connection, ThreadPoolExecutor(1) as executor:
+        with connection.transaction():
+            connection.execute("SELECT FROM sessions FOR NO KEY UPDATE")
+            waiting = executor.submit(store.put, late)
+            wait_for_blocked_put(connection, schema_of(postgres_url))
+            connection.execute(statement.sql, statement.params)
+        stored = waiting.result().record
+    newest, before, oldest = store.list_checkpoints(CheckpointQuery(session_id="thread"))
+    assert (newest, before.id, oldest) == (stored, early.id, first)
+    assert newest.created_at > before.created_at > oldest.created_at
+    assert (newest.parent_id, before.parent_id) == (early.id, first.id)
+    chain = store.read_chain("thread")
+    assert chain is not None
+    assert list(breaks(chain)) == []
 
 
 def test_a_sweep_beside_running_puts_breaks_no_checkpoint(
