@@ -27,9 +27,8 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
         yield store
 
 
-@pytest.mark.parametrize("careful", [False, True])
 def test_a_put_reads_as_many_rows_in_a_store_of_many_as_in_an_empty_one(
-    store: PostgresStore, postgres_url: str, *, careful: bool
+    store: PostgresStore, postgres_url: str
 ) -> None:
     """Also where the tables have no statistics yet, as those of a new store."""
     schema = schema_of(postgres_url)
@@ -41,7 +40,7 @@ def test_a_put_reads_as_many_rows_in_a_store_of_many_as_in_an_empty_one(
         def read_by_put(session_id: str, name: str) -> dict[str, int]:
             before = rows_read()
             draft = checkpoint_draft(session_id=session_id, name=name, external_id=name)
-            statement = put_statement(draft, store.tenant, schema, careful=careful)
+            statement = put_statement(draft, store.tenant, schema)
             connection.execute(statement.sql, statement.params)
             return {table: count - before[table] for table, count in rows_read().items()}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from holdfast.errors import CheckpointNotFound, HoldfastError
+from holdfast.errors import CheckpointNotFound
 from holdfast.ids import check_sql_name, check_tenant
 from holdfast.model import (
     CheckpointQuery,
@@ -34,7 +34,6 @@ from holdfast.stores import postgres_statements as statements
 from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.checks import check_fence, check_place
 from holdfast.stores.postgres_connection import Link, check_schema, migrate_schema, parse_url
-from holdfast.stores.postgres_errors import is_place_taken
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
 from holdfast.stores.postgres_pool import Pool
@@ -91,23 +90,11 @@ class PostgresStore(
     # Checkpoints -----------------------------------------------------------------------------
 
     def put(self, draft: NewCheckpoint) -> PutResult:
-        # Hardly ever does anything stand in the way, and to look costs every put. On a connection that is not
-        # ours a failure might take the caller's transaction with it.
-        careful = not self._link.owned
-        try:
-            answer = self._send(draft, careful=careful)
-        except HoldfastError as error:
-            if careful or not is_place_taken(error.__cause__):
-                raise
-            answer = self._send(draft, careful=True)
-        return parse_put(answer, draft)
-
-    def _send(self, draft: NewCheckpoint, *, careful: bool) -> str:
         statement = statements.put_statement(
-            draft, self.tenant, self.schema, row_digest=self.row_digest, careful=careful
+            draft, self.tenant, self.schema, row_digest=self.row_digest
         )
         [(answer,)] = self._link.prepared_rows(self._put, statement, again=True)
-        return str(answer)
+        return parse_put(answer, draft)
 
     def list_checkpoints(self, query: CheckpointQuery) -> list[CheckpointRecord]:
         statement = listing.list_statement(query, self.tenant, self.schema)

@@ -155,11 +155,6 @@ def is_connection_lost(error: Exception) -> bool:
     return isinstance(error, Error) and kind_of(error) is StoreUnavailable
 
 
-def is_place_taken(error: BaseException | None) -> bool:
-    """Tell whether a statement failed because what it stores, or something in its place, is there already."""
-    return isinstance(error, UniqueViolation)
-
-
 def _kind_without_state(error: Error) -> type[HoldfastError]:
     text = str(error)
     if isinstance(error, (DataError, ProgrammingError)):

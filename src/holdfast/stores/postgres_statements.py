@@ -67,14 +67,11 @@ def put_statement(
     schema: str = DEFAULT_SCHEMA,
     *,
     row_digest: RowDigest = plain_digest,
-    careful: bool = True,
     purge_expired: bool = False,
 ) -> Statement:
     """Return the one statement that stores a checkpoint; `parse_put` reads its answer.
 
-    One that is not ``careful`` costs the server less, and fails with a unique violation where something
-    stands in its place: the same checkpoint, if this is a retry, or another of that name. With
-    ``purge_expired`` it removes what has expired in the session and namespace.
+    With ``purge_expired`` it removes what has expired in the session and namespace.
     """
     draft = check_checkpoint(draft)
     rest = {
@@ -96,7 +93,6 @@ def put_statement(
         "keep": draft.trim.keep,
         "max_age": _ages(draft.trim) if draft.trim.max_age else None,
         "purge_expired": purge_expired,
-        "careful": careful,
     }
     # What is not there costs the server nothing to read.
     said = {key: value for key, value in rest.items() if value is not None and value is not False}

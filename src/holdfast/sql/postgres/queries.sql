@@ -808,10 +808,9 @@ WITH place AS (
             %(metadata)s::jsonb, %(content)b::bytea)
     FROM place AS p
     ON CONFLICT (id) DO NOTHING
-    RETURNING c.chain_number, c.chain_hash, c.seq)
+    RETURNING c.chain_number, c.chain_hash)
 UPDATE holdfast.sessions AS s
-SET chain_length = stored.chain_number, chain_head = stored.chain_hash, newest_id = NULL,
-    newest_seq = greatest(s.newest_seq, stored.seq)
+SET chain_length = stored.chain_number, chain_head = stored.chain_hash, newest_id = NULL
 FROM stored WHERE s.tenant = %(tenant)s AND s.id = %(session_id)s;
 
 -- name: postgres.transfer.write

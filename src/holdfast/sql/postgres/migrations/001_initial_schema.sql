@@ -1,4 +1,4 @@
--- Holdfast, PostgreSQL dialect (14 or later). SQLite has the same tables and, but for four, the same columns.
+-- Holdfast, PostgreSQL dialect (14 or later). SQLite has the same tables and, but for one, the same columns.
 --
 -- The schema's name stands for itself everywhere below, so the whole file can be moved to another
 -- schema by replacing that one word. Identifiers that users choose sort by their bytes
@@ -66,12 +66,8 @@ CREATE TABLE holdfast.sessions (
     resumed_at       timestamptz,
     chain_length     bigint NOT NULL DEFAULT 0,
     chain_head       bytea NOT NULL DEFAULT '',
-    -- What a put has to know of those before it, and what it leaves for its own row to read, since an
-    -- UPDATE returns nothing but what it has written. SQLite needs no such columns and has none.
+    -- Spares a put the look for its parent. SQLite needs no such thing and has no such column.
     newest_id        uuid,
-    newest_seq       bigint NOT NULL DEFAULT 0,
-    before_newest    uuid,
-    chain_before     bytea NOT NULL DEFAULT '',
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
@@ -341,9 +337,6 @@ COMMENT ON COLUMN holdfast.sessions.lease_expires_at IS
 COMMENT ON COLUMN holdfast.sessions.recoveries IS 'How often its worker was found dead.';
 COMMENT ON COLUMN holdfast.sessions.newest_id IS
     'The newest checkpoint without a namespace, if that was put here and never expires; null says nothing.';
-COMMENT ON COLUMN holdfast.sessions.newest_seq IS 'The latest place that was given to a checkpoint of it.';
-COMMENT ON COLUMN holdfast.sessions.before_newest IS 'What newest_id was before the last put.';
-COMMENT ON COLUMN holdfast.sessions.chain_before IS 'What chain_head was before the last put.';
 COMMENT ON COLUMN holdfast.session_checkpoints.id IS 'Made by the client, so that a retry is safe.';
 COMMENT ON COLUMN holdfast.session_checkpoints.external_id IS
     'Another system''s id of this checkpoint, unique in its session and namespace.';
@@ -1242,113 +1235,16 @@ BEGIN
     END IF;
 END $$;
 
--- Makes way for a checkpoint that is not put in the usual way: the session is created or locked, the draft
--- refused, found to be stored already, or what stands in its place is removed. The rest is for the caller,
--- who now holds the session: the place of the checkpoint, its moment, parent and label.
-CREATE FUNCTION holdfast.make_way(
-    p_tenant text, p_session text, p_namespace text, p_id uuid, p_name text, p_external_id text,
-    p_parent text, p_newest boolean, p_fence bigint, p_manifest text, p_expects bytea[],
-    p_draft jsonb, p_owner text,
-    OUT stored text, OUT place bigint, OUT present timestamptz, OUT parent text, OUT label text,
-    OUT removed uuid[]
-)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
-DECLARE
-    special boolean;
-    known uuid;
-    taken record;
-BEGIN
-    -- A session that is erased between two of these statements is made again.
-    LOOP
-        SELECT clock_timestamp(), s.newest_id,
-               s.status = 'completed'
-               OR CASE WHEN p_fence IS NULL THEN s.lease_owner IS NOT NULL
-                       ELSE s.lease_token <> p_fence END
-               OR s.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"')
-               OR p_draft ?| ARRAY['purge_expired', 'consumes', 'follows', 'pack_required']
-          INTO present, known, special
-          FROM holdfast.sessions AS s
-         WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
-        EXIT WHEN FOUND;
-        IF p_owner IS NULL THEN
-            RAISE EXCEPTION 'there is no session %', p_session USING ERRCODE = 'HF002';
-        END IF;
-        PERFORM holdfast.add_session(p_tenant, p_owner::jsonb);
-    END LOOP;
-    IF special THEN
-        PERFORM holdfast.check_writer(p_tenant, p_session, p_fence, p_manifest);
-    END IF;
-    -- What is stored already is the answer to a retry, whatever else would refuse it.
-    stored := holdfast.stored_already(p_tenant, p_session, p_id);
-    IF stored IS NOT NULL THEN
-        RETURN;
-    END IF;
-    IF special THEN
-        PERFORM holdfast.admit(
-            p_tenant, p_draft, p_session, p_namespace, p_external_id, present);
-    END IF;
-    PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
-
-    -- What has expired is gone for everybody who asks, so it stands in nobody's way.
-    FOR taken IN
-        SELECT c.id, c.seq, c.chain_number, c.chain_hash,
-               (c.expires_at <= present) IS TRUE AS expired,
-               (c.external_id = p_external_id) IS TRUE AS same_external
-          FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
-           AND c.name = p_name
-        UNION
-        SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= present) IS TRUE, true
-          FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
-           AND c.external_id = p_external_id
-         ORDER BY seq
-    LOOP
-        IF NOT taken.expired THEN
-            IF (p_draft ? 'replace') IS NOT TRUE THEN
-                RAISE EXCEPTION 'session % has a checkpoint with the % % already. Nothing was '
-                    'stored: choose another, or replace it with overwrite=True (on the command '
-                    'line: --overwrite)', p_session,
-                    CASE WHEN taken.same_external THEN 'external id' ELSE 'name' END,
-                    CASE WHEN taken.same_external THEN p_external_id ELSE p_name END
-                    USING ERRCODE = 'HF004';
-            END IF;
-            IF taken.same_external THEN
-                place := taken.seq;
-            END IF;
-        END IF;
-        DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
-        known := NULL;
-        PERFORM holdfast.bury(p_tenant, p_session, ARRAY[taken.chain_number],
-                              ARRAY[taken.seq], ARRAY[taken.chain_hash]);
-        removed := removed || taken.id;
-    END LOOP;
-
-    place := coalesce(place, nextval('holdfast.session_checkpoints_seq_seq'));
-    parent := CASE WHEN p_newest IS NOT TRUE THEN p_parent
-                   WHEN known IS NOT NULL AND p_namespace = '' THEN known::text
-                   ELSE holdfast.newest_of(p_tenant, p_session, p_namespace, present)::text END;
-    IF p_draft ? 'label' THEN
-        label := holdfast.free_label(p_tenant, p_session, p_namespace, p_draft ->> 'label');
-    END IF;
-END $$;
-
 -- Stores a checkpoint in one round trip, whole or not at all, and trims. A single statement could
 -- not: it would keep its snapshot from before the wait for the lock, and trim by it. Its statements are
 -- planned once: plans for the very values of the first puts would be no better, and cost more than a put.
---
--- The usual put finds its session in the statement that makes it the next link of the chain, and does not
--- look for what might stand in the way. Where the session is not simply open to it, it makes way first. If the
--- row finds its place taken, the whole put fails, and is to be repeated with "careful" in the draft: that
--- makes way too.
---
--- Chunks come first, here and wherever a session is locked as well: who holds the session waits for nobody
--- who waits for it. p_draft has what most drafts leave out, and is then null; p_owner is the document of the
--- session, which is parsed only where there is none yet. The first chunk stands outside the arrays, since
--- most puts bring one and an array is unpacked into memory of its own. Returns what is stored under the id
--- already, as a document, or else what is decided here, in lines: the ids of what was removed, the agent, its
--- place, its bytes, when, its metadata, its parent if that was to be the newest, and its label, which may
--- have several.
+-- So does every expression that stands alone, since a transaction prepares each anew: what belongs to a row
+-- is said in the statement that reads or writes it, and what is rare is asked for all at once.
+-- p_draft has what most drafts leave out, and is then null; p_owner is the document of the session, which is
+-- parsed only where there is none yet. The first chunk stands outside the arrays, since most puts bring one
+-- and an array is unpacked into memory of its own. Returns what is stored under the id already, as a document, or else
+-- what is decided here, in lines: the ids of what was removed, the agent, its place, its bytes, when, its
+-- metadata, its parent if that was to be the newest, and its label, which may have several.
 CREATE FUNCTION holdfast.put(
     p_tenant text, p_session text, p_namespace text, p_id uuid, p_name text, p_external_id text,
     p_parent text, p_newest boolean, p_type text, p_class text, p_version bigint, p_size bigint,
@@ -1359,127 +1255,161 @@ CREATE FUNCTION holdfast.put(
 RETURNS text
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    careful boolean;
-    locked boolean := false;
-    added bigint;
-    stored text;
-    place bigint;
-    present timestamptz;
-    created timestamptz;
-    parent text := p_parent;
-    label text;
-    removed uuid[];
-    description text;
-    run_id text;
-    git_branch text;
-    git_commit text;
-    git_uncommitted boolean := false;
-    workspace_commit text;
-    resumable boolean := true;
-    pinned boolean := false;
-    expires timestamptz;
     worker uuid;
     number bigint;
     previous bytea;
+    known uuid;
+    present timestamptz;
+    added bigint := 0;
+    special boolean;
+    stored text;
+    removed uuid[];
+    position_kept bigint;
     link bytea;
+    answer text;
     gone uuid[];
+    taken record;
     numbers bigint[];
     seqs bigint[];
     hashes bytea[];
 BEGIN
-    careful := holdfast.lock_tenant(p_tenant, false)
-               AND (p_newest IS TRUE AND p_namespace <> ''
-                    OR (p_draft ?| ARRAY['careful', 'label', 'purge_expired', 'consumes', 'follows',
-                                         'pack_required']) IS TRUE);
+    special := holdfast.lock_tenant(p_tenant, false);
+
+    -- The session's row is the lock that puts wait for. A session that is erased between two of
+    -- these statements is made again.
+    LOOP
+        SELECT s.agent_id, s.chain_length + 1, s.chain_head, s.newest_id, clock_timestamp(),
+               s.status = 'completed'
+               OR CASE WHEN p_fence IS NULL THEN s.lease_owner IS NOT NULL
+                       ELSE s.lease_token <> p_fence END
+               OR s.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"')
+               OR p_draft ?| ARRAY['purge_expired', 'consumes', 'follows', 'pack_required']
+          INTO worker, number, previous, known, present, special
+          FROM holdfast.sessions AS s
+         WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        IF p_owner IS NULL THEN
+            RAISE EXCEPTION 'there is no session %', p_session USING ERRCODE = 'HF002';
+        END IF;
+        PERFORM holdfast.add_session(p_tenant, p_owner::jsonb);
+    END LOOP;
+    IF special THEN
+        PERFORM holdfast.check_writer(p_tenant, p_session, p_fence, p_manifest);
+        -- What is stored already is the answer to a retry, whatever else would refuse it. Where nothing
+        -- does, the row itself will find its place taken.
+        stored := holdfast.stored_already(p_tenant, p_session, p_id);
+        IF stored IS NOT NULL THEN
+            RETURN stored;
+        END IF;
+        PERFORM holdfast.admit(
+            p_tenant, p_draft, p_session, p_namespace, p_external_id, present);
+    END IF;
     IF p_digest IS NOT NULL THEN
-        INSERT INTO holdfast.chunks AS k (tenant, digest, codec, data)
+        INSERT INTO holdfast.chunks (tenant, digest, codec, data)
         VALUES (p_tenant, p_digest, 0, p_chunk)
-        ON CONFLICT (tenant, digest) DO NOTHING
-        RETURNING octet_length(k.data) INTO added;
+        ON CONFLICT (tenant, digest) DO NOTHING;
+        IF FOUND THEN
+            added := octet_length(p_chunk);
+        END IF;
         IF p_digests IS NOT NULL THEN
-            added := coalesce(added, 0) + holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
+            added := added + holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
         END IF;
     END IF;
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
-        -- Other reasons to refuse it come first, and a retry is whole without them.
-        careful := true;
-    END IF;
-    added := octet_length(p_manifest) + octet_length(p_refs) + coalesce(added, 0);
-    IF p_draft IS NOT NULL THEN
-        description := p_draft ->> 'description';
-        run_id := p_draft ->> 'run_id';
-        git_branch := p_draft ->> 'git_branch';
-        git_commit := p_draft ->> 'git_commit';
-        git_uncommitted := p_draft ? 'git_uncommitted';
-        workspace_commit := p_draft ->> 'workspace_commit';
-        resumable := NOT p_draft ? 'not_resumable';
-        pinned := p_draft ? 'pinned';
-        expires := p_draft ->> 'expires_at';
+        stored := holdfast.stored_already(p_tenant, p_session, p_id);
+        IF stored IS NOT NULL THEN
+            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
+            RETURN stored;
+        END IF;
+        -- Refuses it, unless another writer has brought them since.
+        PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
     END IF;
 
-    -- The session's row is the lock that puts wait for. What another writer left there while this one waited
-    -- shows whether place and moment were drawn too early: then the row is locked before they are drawn again.
+    -- What stands in the way is looked for only when something does.
     LOOP
-        IF careful THEN
-            SELECT way.stored, way.place, way.present, way.parent, way.label, way.removed
-              INTO stored, place, present, parent, label, removed
-              FROM holdfast.make_way(
-                  p_tenant, p_session, p_namespace, p_id, p_name, p_external_id, p_parent, p_newest,
-                  p_fence, p_manifest, p_expects, p_draft, p_owner) AS way;
-            IF stored IS NOT NULL THEN
-                PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
-                RETURN stored;
-            END IF;
-        ELSE
-            place := nextval('holdfast.session_checkpoints_seq_seq');
-            present := clock_timestamp();
-        END IF;
-        created := coalesce((p_draft ->> 'created_at')::timestamptz, present);
-        UPDATE holdfast.sessions AS s
-           SET updated_at = present,
-               newest_id = CASE WHEN p_namespace <> '' THEN s.newest_id
-                                WHEN expires IS NULL AND s.newest_seq < place THEN p_id END,
-               newest_seq = greatest(s.newest_seq, place), before_newest = s.newest_id,
-               chain_length = s.chain_length + 1, chain_before = s.chain_head,
-               chain_head = holdfast.link_hash(
-                   s.chain_head, s.chain_length + 1, place, s.agent_id, added, created,
-                   CASE WHEN careful OR p_newest IS NOT TRUE THEN parent ELSE s.newest_id::text END,
-                   label, p_metadata, p_content)
-         WHERE s.tenant = p_tenant AND s.id = p_session
-           AND (careful
-                OR s.newest_seq < place AND s.updated_at <= present AND s.status <> 'completed'
-                AND CASE WHEN p_fence IS NULL THEN s.lease_owner IS NULL
-                         ELSE s.lease_token = p_fence END
-                AND (p_newest IS NOT TRUE OR s.newest_id IS NOT NULL)
-                AND (s.metadata ? '$sealed' AND NOT starts_with(p_manifest, '{"sealed":"'))
-                    IS NOT TRUE)
-        RETURNING s.agent_id, s.chain_length, s.chain_before, s.chain_head,
-                  CASE WHEN careful OR p_newest IS NOT TRUE THEN parent
-                       ELSE s.before_newest::text END
-             INTO worker, number, previous, link, parent;
+        INSERT INTO holdfast.session_checkpoints AS c (
+            tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
+            description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
+            version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash, git_branch,
+            git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
+            created_at)
+        SELECT p_tenant, p_id, p_external_id, p_session, worker, p_namespace, drawn.seq,
+               drawn.parent_id, p_name, drawn.label, p_draft ->> 'description', p_type, p_class,
+               p_manifest::jsonb, p_manifest, p_refs, p_draft ->> 'run_id', p_version, p_size,
+               drawn.stored_bytes, number, previous,
+               holdfast.link_hash(
+                   previous, number, drawn.seq, worker, drawn.stored_bytes, drawn.created_at,
+                   drawn.parent_id, drawn.label, p_metadata, p_content),
+               p_draft ->> 'git_branch', p_draft ->> 'git_commit',
+               (p_draft ? 'git_uncommitted') IS TRUE, p_draft ->> 'workspace_commit',
+               (p_draft ? 'not_resumable') IS NOT TRUE, (p_draft ? 'pinned') IS TRUE,
+               (p_draft ->> 'expires_at')::timestamptz, p_metadata, drawn.created_at
+          FROM (SELECT coalesce(position_kept, nextval('holdfast.session_checkpoints_seq_seq'))
+                           AS seq,
+                       CASE WHEN p_newest IS NOT TRUE THEN p_parent
+                            WHEN known IS NOT NULL AND p_namespace = '' THEN known::text
+                            ELSE holdfast.newest_of(
+                                p_tenant, p_session, p_namespace, present)::text
+                       END AS parent_id,
+                       CASE WHEN p_draft ? 'label' THEN holdfast.free_label(
+                            p_tenant, p_session, p_namespace, p_draft ->> 'label')
+                       END AS label,
+                       octet_length(p_manifest) + octet_length(p_refs) + added AS stored_bytes,
+                       coalesce((p_draft ->> 'created_at')::timestamptz, present) AS created_at
+               ) AS drawn
+        ON CONFLICT DO NOTHING
+        RETURNING E'\n' || c.agent_id || E'\n' || c.seq || E'\n' || c.stored_bytes || E'\n'
+                  || extract(epoch FROM c.created_at) || E'\n' || coalesce(c.metadata::text, '')
+                  || E'\n' || CASE WHEN p_newest THEN coalesce(c.parent_id, '') ELSE '' END
+                  || E'\n' || coalesce(c.label, ''), c.chain_hash
+             INTO answer, link;
         EXIT WHEN FOUND;
-        IF locked THEN
-            careful := true;
-        ELSE
-            PERFORM FROM holdfast.sessions AS s
-              WHERE s.tenant = p_tenant AND s.id = p_session FOR NO KEY UPDATE;
-            locked := FOUND;
-            careful := NOT FOUND;
+
+        stored := holdfast.stored_already(p_tenant, p_session, p_id);
+        IF stored IS NOT NULL THEN
+            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
+            RETURN stored;
+        END IF;
+        -- What has expired is gone for everybody who asks, so it stands in nobody's way.
+        FOR taken IN
+            SELECT c.id, c.seq, c.chain_number, c.chain_hash,
+                   (c.expires_at <= present) IS TRUE AS expired,
+                   (c.external_id = p_external_id) IS TRUE AS same_external
+              FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
+               AND c.name = p_name
+            UNION
+            SELECT c.id, c.seq, c.chain_number, c.chain_hash, (c.expires_at <= present) IS TRUE, true
+              FROM holdfast.session_checkpoints AS c
+             WHERE c.tenant = p_tenant AND c.session_id = p_session AND c.namespace = p_namespace
+               AND c.external_id = p_external_id
+             ORDER BY seq
+        LOOP
+            IF NOT taken.expired THEN
+                IF (p_draft ? 'replace') IS NOT TRUE THEN
+                    RAISE EXCEPTION 'session % has a checkpoint with the % % already. Nothing was '
+                        'stored: choose another, or replace it with overwrite=True (on the command '
+                        'line: --overwrite)', p_session,
+                        CASE WHEN taken.same_external THEN 'external id' ELSE 'name' END,
+                        CASE WHEN taken.same_external THEN p_external_id ELSE p_name END
+                        USING ERRCODE = 'HF004';
+                END IF;
+                IF taken.same_external THEN
+                    position_kept := taken.seq;
+                END IF;
+            END IF;
+            DELETE FROM holdfast.session_checkpoints AS c WHERE c.id = taken.id;
+            known := NULL;
+            PERFORM holdfast.bury(p_tenant, p_session, ARRAY[taken.chain_number],
+                                  ARRAY[taken.seq], ARRAY[taken.chain_hash]);
+            removed := removed || taken.id;
+        END LOOP;
+        IF NOT FOUND THEN
+            -- Another tenant's, which a role that does not own the tables cannot see.
+            RAISE EXCEPTION 'another session has a checkpoint with the id %', p_id
+                USING ERRCODE = 'HF004';
         END IF;
     END LOOP;
-
-    INSERT INTO holdfast.session_checkpoints (
-        tenant, id, external_id, session_id, agent_id, namespace, seq, parent_id, name, label,
-        description, checkpoint_type, retention_class, state_snapshot, manifest, refs, run_id,
-        version, size_bytes, stored_bytes, chain_number, chain_previous, chain_hash, git_branch,
-        git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires_at, metadata,
-        created_at)
-    VALUES (
-        p_tenant, p_id, p_external_id, p_session, worker, p_namespace, place, parent, p_name, label,
-        description, p_type, p_class, p_manifest::jsonb, p_manifest, p_refs, run_id,
-        p_version, p_size, added, number, previous, link, git_branch,
-        git_commit, git_uncommitted, workspace_commit, resumable, pinned, expires, p_metadata,
-        created);
 
     IF p_draft ?| ARRAY['keep', 'max_age'] THEN
         IF p_draft ? 'keep' THEN
@@ -1520,18 +1450,20 @@ BEGIN
               INTO removed, numbers, seqs, hashes
               FROM trimmed;
             PERFORM holdfast.bury(p_tenant, p_session, numbers, seqs, hashes);
-            IF p_id = ANY (removed) THEN
-                UPDATE holdfast.sessions AS s SET newest_id = NULL
-                 WHERE s.tenant = p_tenant AND s.id = p_session;
-            END IF;
         END IF;
     END IF;
 
-    RETURN coalesce(array_to_string(removed, ' '), '') || E'\n' || worker || E'\n' || place || E'\n'
-           || added || E'\n' || extract(epoch FROM created) || E'\n'
-           || coalesce(p_metadata::text, '') || E'\n'
-           || CASE WHEN p_newest THEN coalesce(parent, '') ELSE '' END || E'\n'
-           || coalesce(label, '');
+    UPDATE holdfast.sessions AS s
+       SET updated_at = present, chain_length = number, chain_head = link,
+           newest_id = CASE WHEN p_namespace <> '' THEN s.newest_id
+                            WHEN p_draft IS NULL THEN p_id
+                            WHEN position_kept IS NULL AND NOT p_draft ? 'expires_at'
+                                 AND (p_id = ANY (removed)) IS NOT TRUE THEN p_id END
+     WHERE s.tenant = p_tenant AND s.id = p_session;
+    IF removed IS NOT NULL THEN
+        RETURN array_to_string(removed, ' ') || answer;
+    END IF;
+    RETURN answer;
 END $$;
 
 -- Packs of workspaces. A pack is stored only when those that it needs are, and a sweep keeps what a
@@ -1656,7 +1588,6 @@ DECLARE
     draft record;
 BEGIN
     PERFORM holdfast.lock_tenant(p_tenant, false);
-    PERFORM holdfast.add_chunks(p_tenant, p_digests, p_data, NULL);
     LOOP
         -- Holds the session against being erased or taken over until the writes are in.
         SELECT s.* INTO owner FROM holdfast.sessions AS s
@@ -1665,7 +1596,7 @@ BEGIN
         PERFORM holdfast.add_session(p_tenant, p_session);
     END LOOP;
     PERFORM holdfast.check_fence(owner, p_fence);
-    PERFORM holdfast.add_chunks(p_tenant, NULL, NULL, p_expects);
+    PERFORM holdfast.add_chunks(p_tenant, p_digests, p_data, p_expects);
     FOR draft IN
         SELECT w.value ->> 'task_id' AS task_id, (w.value ->> 'idx')::bigint AS idx,
                w.value ->> 'task_path' AS task_path, w.value ->> 'channel' AS channel,
@@ -1740,8 +1671,7 @@ BEGIN
         stored.chain_head := link;
     END LOOP;
     UPDATE holdfast.sessions AS s
-       SET chain_length = stored.chain_length, chain_head = stored.chain_head,
-           newest_seq = coalesce(place, 0)
+       SET chain_length = stored.chain_length, chain_head = stored.chain_head
      WHERE s.tenant = p_tenant AND s.id = stored.id;
     RETURN stored;
 END $$;
@@ -2007,8 +1937,6 @@ DROP FUNCTION holdfast.packs_below(text, text[], text[]);
 DROP FUNCTION holdfast.put(
     text, text, text, uuid, text, text, text, boolean, text, text, bigint, bigint, bigint, jsonb, text,
     bytea, bytea, bytea, bytea, bytea[], bytea[], bytea[], jsonb, text);
-DROP FUNCTION holdfast.make_way(
-    text, text, text, uuid, text, text, text, boolean, bigint, text, bytea[], jsonb, text);
 DROP FUNCTION holdfast.admit(text, jsonb, text, text, text, timestamptz);
 DROP FUNCTION holdfast.take_back_chunks(text, bytea[]);
 DROP FUNCTION holdfast.stored_already(text, text, uuid);
