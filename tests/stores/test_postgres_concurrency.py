@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -61,18 +61,23 @@ def in_background(work: Callable[[], None]) -> Iterator[threading.Event]:
 
 def wait_for_blocked_put(connection: "psycopg.Connection[Any]", schema: str) -> int:
     """Return the process id of a backend that waits for a lock in the middle of a put."""
+    return wait_for_blocked(connection, f'"{schema}".put(')
+
+
+def wait_for_blocked(connection: "psycopg.Connection[Any]", words: str) -> int:
+    """Return the process id of a backend that waits for a lock in a statement with these words."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         # Within a transaction the view would show the same for ever.
         connection.execute("SELECT pg_stat_clear_snapshot()")
         row = connection.execute(
             "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s",
-            [f'%"{schema}".put(%'],
+            [f"%{words}%"],
         ).fetchone()
         if row:
             return int(row[0])
         time.sleep(0.01)
-    raise AssertionError("no put is waiting")
+    raise AssertionError("nobody is waiting")
 
 
 def ids(store: PostgresStore) -> list[str]:
@@ -186,13 +191,16 @@ def test_writers_of_one_session_with_common_chunks_never_stand_in_each_others_wa
 
 
 @pytest.mark.row("S3-15")
+@pytest.mark.parametrize("on_newest", [True, False])
 def test_a_put_that_waited_for_another_comes_after_it(
-    store: PostgresStore, postgres_url: str
+    store: PostgresStore, postgres_url: str, *, on_newest: bool
 ) -> None:
-    """It had drawn its place and looked at the clock before the other one did."""
+    """On whatever parent: the newest by then, or the one that it names."""
     first = store.put(checkpoint_draft(b"1")).record
-    late = checkpoint_draft(b"late", parent_is_newest=True)
     early = checkpoint_draft(b"early", parent_is_newest=True)
+    late = checkpoint_draft(
+        b"late", parent_is_newest=on_newest, parent_id=None if on_newest else first.id
+    )
     statement = put_statement(early, store.tenant, schema_of(postgres_url))
     with connect(postgres_url) as connection, ThreadPoolExecutor(1) as executor:
         with connection.transaction():
@@ -204,10 +212,43 @@ def test_a_put_that_waited_for_another_comes_after_it(
     newest, before, oldest = store.list_checkpoints(CheckpointQuery(session_id="thread"))
     assert (newest, before.id, oldest) == (stored, early.id, first)
     assert newest.created_at > before.created_at > oldest.created_at
-    assert (newest.parent_id, before.parent_id) == (early.id, first.id)
+    assert newest.parent_id == (early.id if on_newest else first.id)
     chain = store.read_chain("thread")
     assert chain is not None
     assert list(breaks(chain)) == []
+
+
+def test_a_removal_leaves_alone_what_was_put_while_it_waited(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """It has not locked that session, whose newest checkpoint this is now."""
+    there = store.put(checkpoint_draft(b"1", session_id="a")).record
+    store.put(checkpoint_draft(b"2", session_id="b"))
+    coming = checkpoint_draft(b"3", session_id="b")
+    with connect(postgres_url) as connection, ThreadPoolExecutor(1) as executor:
+        with connection.transaction():
+            connection.execute("SELECT FROM sessions WHERE id = 'a' FOR NO KEY UPDATE")
+            removal = executor.submit(store.delete_checkpoints, [there.id, coming.id])
+            wait_for_blocked(connection, f'"{schema_of(postgres_url)}".remove_checkpoints(')
+            store.put(coming)
+        assert removal.result() == 1
+    after = checkpoint_draft(b"4", session_id="b", parent_is_newest=True)
+    assert store.put(after).record.parent_id == coming.id
+    listed = store.list_checkpoints(CheckpointQuery(session_id="b", id=coming.id))
+    assert [one.id for one in listed] == [coming.id]
+
+
+@pytest.mark.parametrize("savepoint", [False, True])
+def test_a_retry_in_the_callers_transaction_takes_back_nothing(
+    store: PostgresStore, postgres_url: str, *, savepoint: bool
+) -> None:
+    draft = checkpoint_draft(b"in the caller's transaction" * 50)
+    statement = put_statement(draft, store.tenant, schema_of(postgres_url))
+    with connect(postgres_url) as connection, connection.transaction():
+        connection.execute(statement.sql, statement.params)
+        with connection.transaction() if savepoint else nullcontext():
+            connection.execute(statement.sql, statement.params)
+    assert store.read_chunks(list(draft.chunks)) == draft.chunks
 
 
 def test_a_sweep_beside_running_puts_breaks_no_checkpoint(

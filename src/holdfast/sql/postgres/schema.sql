@@ -1037,22 +1037,24 @@ RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     removed bigint;
+    owners text[];
     held text;
 BEGIN
     PERFORM holdfast.as_tenant(p_tenant);
     PERFORM holdfast.durably();
-    FOR held IN
+    owners := ARRAY(
         SELECT DISTINCT c.session_id FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.id = ANY (p_ids) ORDER BY c.session_id
-    LOOP
+         WHERE c.tenant = p_tenant AND c.id = ANY (p_ids) ORDER BY c.session_id);
+    FOREACH held IN ARRAY owners LOOP
         -- The newest may be among them; this locks as well.
         UPDATE holdfast.sessions AS s SET newest_id = NULL
          WHERE s.tenant = p_tenant AND s.id = held;
         PERFORM holdfast.fenced(p_tenant, held, p_fence);
     END LOOP;
+    -- What was put since, into a session that is not locked, comes after this removal.
     WITH gone AS (
         DELETE FROM holdfast.session_checkpoints AS c
-         WHERE c.tenant = p_tenant AND c.id = ANY (p_ids)
+         WHERE c.tenant = p_tenant AND c.id = ANY (p_ids) AND c.session_id = ANY (owners)
            AND (NOT p_spare_restoring OR c.restoring_until IS NULL OR c.restoring_until <= now())
         RETURNING c.session_id, c.namespace, coalesce(c.external_id, c.id::text) AS external_id,
                   c.chain_number, c.seq, c.chain_hash
@@ -1127,7 +1129,8 @@ BEGIN
 END $$;
 
 -- The chunks that this transaction has brought go again: the put that did stored nothing else. Nobody
--- can rely on them yet, since nobody has seen them.
+-- can rely on them yet, since nobody has seen them; but for what the transaction itself wrote before, so only
+-- a put that is the first to write asks for it. What others leave is swept.
 CREATE FUNCTION holdfast.take_back_chunks(p_tenant text, p_digests bytea[])
 RETURNS void
 LANGUAGE sql AS $$
@@ -1265,6 +1268,7 @@ DECLARE
     known uuid;
     present timestamptz;
     added bigint := 0;
+    alone boolean;
     special boolean;
     stored text;
     removed uuid[];
@@ -1277,7 +1281,7 @@ DECLARE
     seqs bigint[];
     hashes bytea[];
 BEGIN
-    special := holdfast.lock_tenant(p_tenant, false);
+    alone := holdfast.lock_tenant(p_tenant, false) AND pg_current_xact_id_if_assigned() IS NULL;
 
     -- The session's row is the lock that puts wait for. A session that is erased between two of
     -- these statements is made again.
@@ -1322,7 +1326,9 @@ BEGIN
     IF p_expects IS NOT NULL AND holdfast.missing_chunks(p_tenant, p_expects) > 0 THEN
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
-            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
+            IF alone THEN
+                PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
+            END IF;
             RETURN stored;
         END IF;
         -- Refuses it, unless another writer has brought them since.
@@ -1371,7 +1377,9 @@ BEGIN
 
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
         IF stored IS NOT NULL THEN
-            PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
+            IF alone THEN
+                PERFORM holdfast.take_back_chunks(p_tenant, p_digests || p_digest);
+            END IF;
             RETURN stored;
         END IF;
         -- What has expired is gone for everybody who asks, so it stands in nobody's way.
@@ -1922,4 +1930,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:4b23dec8914e4ff6722c1299b2279d9f3de2e848a886beface1e48262fe59158');
+    (1, 'sha256:f52275aaa22f59c31e9b919ffc703226adb6fecb6162055edc68596b35fd518b');
