@@ -72,6 +72,47 @@ def test_a_session_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
             assert [one.id for one in list_readable(manager.store, query)] == found
 
 
+def take_the_id(project: Path, name: str) -> None:
+    """Leave a checkpoint of the session 'bad' without an id, as no strict table would."""
+    connection = apsw.Connection(str(project / ".agents" / "sessions.db"))
+    connection.pragma("writable_schema", True)
+    connection.pragma("ignore_check_constraints", True)
+    where = "WHERE name = 'session_checkpoints'"
+    [(strict,)] = connection.execute(f"SELECT sql FROM sqlite_schema {where}")
+    lenient = strict.replace("NOT NULL", "").replace("STRICT", "")
+    connection.execute(f"UPDATE sqlite_schema SET sql = ? {where}", (lenient,))
+    connection.close()
+    damage(
+        project,
+        f"UPDATE session_checkpoints SET id = NULL WHERE session_id = 'bad' AND name = '{name}'",
+    )
+    connection = apsw.Connection(str(project / ".agents" / "sessions.db"))
+    connection.pragma("writable_schema", True)
+    connection.execute(f"UPDATE sqlite_schema SET sql = ? {where}", (strict,))
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_a_checkpoint_without_an_id_is_told_and_hides_no_other(tmp_path: Path, name: str) -> None:
+    fill(tmp_path)
+    with opened(tmp_path) as manager:
+        manager.resume_session("bad").save_checkpoint("two", state={"of": "two"})
+    take_the_id(tmp_path, name)
+    with opened(tmp_path) as manager:
+        session = manager.get_session("bad")
+        assert list(session.unreadable_checkpoints()) == ["without an id"]
+        [other] = {"one", "two"} - {name}
+        assert [one.name for one in session.list_checkpoints()] == [other]
+        assert session.load_checkpoint(other).name == other
+        assert not manager.verify(deep=True).ok
+        if name == "two":
+            # Nobody can set it aside, and it stands before what could be gone on from.
+            with pytest.raises(StateCorrupt, match=r"checkpoint None .* doctor --salvage"):
+                manager.resume_session("bad")
+        else:
+            assert manager.resume_session("bad").state == {"of": "two"}
+
+
 @pytest.mark.parametrize("deep", [False, True])
 def test_verification_names_the_session(tmp_path: Path, deep: bool) -> None:
     fill(tmp_path)

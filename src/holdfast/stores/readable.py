@@ -56,8 +56,7 @@ def read_checkpoints(
     """List checkpoints as `Store.list_checkpoints` does, and name those that cannot be read, with the reason."""
     try:
         return store.list_checkpoints(query), {}
-    except IntegrityError as error:
-        reason = error
+    except IntegrityError:
         found: list[CheckpointRecord] = []
         unreadable: dict[str, IntegrityError] = {}
     for checkpoint_id in _ids(store, query):
@@ -66,8 +65,11 @@ def read_checkpoints(
         except IntegrityError as error:
             unreadable[checkpoint_id] = error
     if not unreadable:
-        # Nobody can ask for what has lost its id, and it is there all the same.
-        unreadable["without an id"] = reason
+        # What was removed meanwhile is no damage; what has lost its id is, and nobody can ask for it.
+        try:
+            return store.list_checkpoints(query), {}
+        except IntegrityError as error:
+            unreadable["without an id"] = error
     found.sort(key=lambda one: one.seq, reverse=True)
     return found[: query.limit], unreadable
 
