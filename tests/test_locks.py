@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import Session, SessionManager
 from holdfast.errors import LeaseLost
-from holdfast.locks import Lock, RLock
+from holdfast.locks import new_lock
 from holdfast.savers import MemoryCheckpointSaver
 from holdfast.savers.values import CheckpointConfig
 from holdfast.state.cache import ChunkCache
@@ -46,7 +46,7 @@ def exit_code(work: Callable[[], object], seconds: int = 20) -> int:
 class Holder:
     """Another thread that holds a lock until the block ends."""
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self, lock: threading.RLock) -> None:
         self.lock = lock
         self.held, self.enough = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self.hold)
@@ -65,25 +65,23 @@ class Holder:
         self.thread.join()
 
 
-def take(lock: Lock) -> None:
+def take(lock: threading.RLock) -> None:
     with lock:
         pass
 
 
-@pytest.mark.parametrize("kind", [Lock, RLock])
-def test_a_child_can_take_what_another_thread_held(kind: type[Lock]) -> None:
-    lock = kind()
+def test_a_child_can_take_what_another_thread_held() -> None:
+    lock = new_lock()
     with Holder(lock):
         assert exit_code(lambda: take(lock)) == 0
     take(lock)
 
 
-@pytest.mark.parametrize("kind", [Lock, RLock])
-def test_a_fork_inside_the_block_ends_it_in_both_processes(kind: type[Lock]) -> None:
-    lock = kind()
+def test_a_fork_inside_the_block_ends_it_in_both_processes() -> None:
+    lock = new_lock()
 
     def end_the_block() -> None:
-        lock.__exit__()
+        lock.release()
         take(lock)
 
     with lock:
@@ -91,8 +89,8 @@ def test_a_fork_inside_the_block_ends_it_in_both_processes(kind: type[Lock]) -> 
     take(lock)
 
 
-def test_a_reentrant_lock_can_be_taken_again() -> None:
-    lock = RLock()
+def test_who_holds_a_lock_can_take_it_again() -> None:
+    lock = new_lock()
     with lock:
         take(lock)
         assert exit_code(lambda: take(lock)) == 0
@@ -103,7 +101,7 @@ def test_a_reentrant_lock_can_be_taken_again() -> None:
 def test_a_lock_keeps_nothing_alive_and_resets_what_it_guards() -> None:
     class Guarded:
         def __init__(self) -> None:
-            self.lock = Lock(reset=self.reset)
+            self.lock = new_lock(reset=self.reset)
             self.resets = 0
 
         def reset(self) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from holdfast.errors import InvalidIdentifier
-from holdfast.locks import Lock
+from holdfast.locks import new_lock
 
 SESSION_ID_BYTES = 512
 NAME_BYTES = 512
@@ -32,7 +32,8 @@ MIN_PREFIX = 8
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LABEL = re.compile(r"checkpoint-[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 _SQL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_MAX_RANDOM = (1 << 74) - 1
+# From here a step of at most 256 stays within 74 bits.
+_LAST_START = (1 << 74) - 1 - 256
 _THREAD_AGENTS = "6c1d9f6a-51f4-5b0e-9d1c-0f2b7a6f3f60"
 
 
@@ -42,7 +43,7 @@ class IdFactory:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         # A forked child would repeat its parent's next ids.
-        self._lock = Lock(reset=self.restart)
+        self._lock = new_lock(reset=self.restart)
         self.restart()
 
     def restart(self) -> None:
@@ -55,24 +56,17 @@ class IdFactory:
         # A clock that was never set may stand before the epoch, which no id can say.
         millis = max(int(self._now() * 1000), 0)
         with self._lock:
-            if millis > self._millis:
-                self._millis = millis
-                self._counter = _random_start()
-            else:
+            if millis <= self._millis and self._counter <= _LAST_START:
                 self._counter += 1 + os.urandom(1)[0]
-                if self._counter > _MAX_RANDOM:
-                    self._millis += 1
-                    self._counter = _random_start()
+            else:
+                self._millis = max(millis, self._millis + 1)
+                # The top bit of the 74 starts clear, which leaves 2**73 steps within one millisecond.
+                self._counter = int.from_bytes(os.urandom(10), "big") >> 7
             millis, counter = self._millis, self._counter
         value = millis << 80 | 0x7 << 76 | (counter >> 62) << 64 | 0b10 << 62
         value |= counter & ((1 << 62) - 1)
         text = f"{value:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def _random_start() -> int:
-    # The top bit of the 74 starts clear, which leaves 2**73 steps within one millisecond.
-    return int.from_bytes(os.urandom(10), "big") >> 7
 
 
 new_id = IdFactory()

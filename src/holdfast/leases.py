@@ -30,7 +30,7 @@ from holdfast.errors import (
     StoreClosed,
 )
 from holdfast.ids import check_text
-from holdfast.locks import Lock
+from holdfast.locks import new_lock
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
 from holdfast.processes import is_gone, is_running, owner_name, process_in, this_process
 from holdfast.stores import Store
@@ -159,7 +159,7 @@ class Leases:
         self._name = None if owner is None else check_owner(owner)
         self._shared = owner is not None and owner.startswith(AGENT)
         self._ttl = ttl
-        self._lock = Lock(reset=self._forget)
+        self._lock = new_lock(reset=self._forget)
         self._forget()
         _live.add(self)
 
@@ -321,15 +321,15 @@ class _Together:
     """
 
     def __init__(self) -> None:
-        self._stripes = [Lock() for _ in range(_STRIPES)]
-        self._lock = Lock(reset=self._forget)
+        self._stripes = [new_lock() for _ in range(_STRIPES)]
+        self._lock = new_lock(reset=self._forget)
         self._forget()
 
     def _forget(self) -> None:
         # None of them is kept from being collected with its manager.
         self._holds: dict[tuple[_Key, int], weakref.WeakSet[Hold]] = {}
 
-    def one(self, key: _Key) -> Lock:
+    def one(self, key: _Key) -> threading.RLock:
         """Return the lock under which the leases of a session are taken and given back."""
         return self._stripes[hash(key) % _STRIPES]
 

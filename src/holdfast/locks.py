@@ -1,72 +1,41 @@
 """Locks that a forked child can use.
 
 A fork copies every lock as it stands and only the one thread that forked. A lock that another thread
-held at that moment has nobody in the child who would ever release it, so the child gets a new one.
+held at that moment has nobody in the child who would ever release it, so the child finds it free.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import weakref
 from collections.abc import Callable
+from threading import RLock
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
-_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+# With each lock what it guards, and how that is reset. Not a WeakMethod, which the end of a program disturbs.
+_locks: WeakKeyDictionary[RLock, tuple[ref[Any], Callable[[Any], Any]] | None] = WeakKeyDictionary()
 
 
-class Lock:
-    """A lock for ``with`` that is free in a forked child, unless the thread that forked holds it.
+def new_lock(reset: Callable[[], None] | None = None) -> RLock:
+    """Return a lock that is free in a forked child, unless the thread that forked holds it.
 
-    ``reset`` is a method that is called in the child: what the lock guards may have been copied half
-    changed, or may be something that two processes must not share. It keeps nothing alive.
+    ``reset`` is a method that is called in the child: what the lock guards may have been copied half changed,
+    or may be something that two processes must not share. It keeps nothing alive.
     """
-
-    __slots__ = ("__weakref__", "_depth", "_lock", "_owner", "_reset")
-
-    _new: Callable[[], Any] = staticmethod(threading.Lock)
-
-    def __init__(self, reset: Callable[[], None] | None = None) -> None:
-        self._lock = self._new()
-        self._owner: int | None = None
-        self._depth = 0
-        self._reset = weakref.WeakMethod(reset) if reset is not None else None
-        _locks.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._owner = threading.get_ident()
-        self._depth += 1
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._owner = None
-        self._lock.release()
-
-    def _renew(self) -> None:
-        if self._owner == threading.get_ident():
-            # The fork happened inside the block, whose end is still to come in the child too.
-            return
-        self._lock = self._new()
-        self._owner = None
-        self._depth = 0
-        reset = self._reset() if self._reset is not None else None
-        if reset is not None:
-            reset()
-
-
-class RLock(Lock):
-    """A `Lock` that the thread which holds it may take again."""
-
-    __slots__ = ()
-
-    _new = staticmethod(threading.RLock)
+    lock = RLock()
+    method: Any = reset
+    _locks[lock] = None if method is None else (ref(method.__self__), method.__func__)
+    return lock
 
 
 def _renew_all() -> None:
-    for lock in list(_locks):
-        lock._renew()
+    for lock, guarded in list(_locks.items()):
+        if lock._is_owned():  # type: ignore[attr-defined]
+            # The fork happened inside the block, whose end is still to come in the child too.
+            continue
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
+        if guarded is not None and (owner := guarded[0]()) is not None:
+            guarded[1](owner)
 
 
 if hasattr(os, "register_at_fork"):

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.errors import HoldfastError, StoreBusy, StoreClosed, StoreUnavailable
-from holdfast.locks import Lock
+from holdfast.locks import new_lock
 from holdfast.model import utc_now
 
 MARK: Final = "autosave"
@@ -66,7 +66,7 @@ class Reports:
     def __init__(self, target: Reported, fallback: FallbackLog) -> None:
         self._target = target
         self._fallback = fallback
-        self._lock = Lock()
+        self._lock = new_lock()
         self._failures = 0
         self._last = ""
 

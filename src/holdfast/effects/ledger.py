@@ -45,7 +45,7 @@ from holdfast.errors import (
     StateNotSerializable,
 )
 from holdfast.ids import new_id
-from holdfast.locks import Lock
+from holdfast.locks import new_lock
 from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect, Payload
 from holdfast.state import StateEncoder, decode_state
 from holdfast.state.document import write_manifest
@@ -142,7 +142,7 @@ class Ledger:
         self._fill = fill
         self._fence = fence
         self._session_id = session_id
-        self._lock = Lock()
+        self._lock = new_lock()
         self._run = Scope()
         self._running: dict[tuple[str, int], Scope] = {}
         self._recorded = Recorded(store, session_id)

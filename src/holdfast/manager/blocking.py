@@ -38,7 +38,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.ids import check_name
-from holdfast.locks import RLock
+from holdfast.locks import new_lock
 from holdfast.manager.documents import (
     AGENT_TYPE,
     FOLDER,
@@ -95,7 +95,7 @@ class SyncCheckpointManager(Closing):
         self._session_id = session_id or _session_of(config)
         self._on_failure = on_failure
         self._observer = Observer(self._root, self._settings)
-        self._lock = RLock()
+        self._lock = new_lock()
         self._opened: SessionManager | None = None
         self._closed = False
         own = self._root / AGENTS_DIR / DATABASE

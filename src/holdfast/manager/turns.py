@@ -7,14 +7,15 @@ to be true still when it saves.
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from holdfast.locks import Lock, RLock
+from holdfast.locks import new_lock
 from holdfast.stores.base import Store
 
 _turns: Final[WeakValueDictionary[tuple[Any, ...], RLock]] = WeakValueDictionary()
-_registry: Final = Lock()
+_registry: Final = new_lock()
 
 
 def turn_at(store: Store, session_id: str) -> RLock:
@@ -23,5 +24,5 @@ def turn_at(store: Store, session_id: str) -> RLock:
     with _registry:
         found = _turns.get(key)
         if found is None:
-            found = _turns[key] = RLock()
+            found = _turns[key] = new_lock()
         return found

@@ -24,7 +24,7 @@ from holdfast.errors import (
     StateNotSerializable,
 )
 from holdfast.ids import check_text, new_id
-from holdfast.locks import Lock
+from holdfast.locks import new_lock
 from holdfast.model import Payload, utc_now
 from holdfast.savers.base import BaseCheckpointSaver
 from holdfast.savers.values import (
@@ -111,7 +111,7 @@ class MemoryCheckpointSaver(BaseCheckpointSaver):
         self._chunks: dict[bytes, bytes] = {}
         self._seq = 0
         self._removed = 0
-        self._lock = Lock()
+        self._lock = new_lock()
 
     def put(
         self,

@@ -14,7 +14,7 @@ from holdfast.errors import (
     NotResumable,
 )
 from holdfast.leases import Hold
-from holdfast.locks import RLock
+from holdfast.locks import new_lock
 from holdfast.model import CheckpointQuery, CheckpointRecord, SessionRecord
 from holdfast.preflight import MemoryRefReport, check_memory_refs
 from holdfast.recording import Recorder
@@ -40,7 +40,7 @@ class ReadingSession(HeldSession):
         hold: Hold | None = None,
     ) -> None:
         super().__init__(store, record, around, hold)
-        self._lock = RLock()
+        self._lock = new_lock()
         self._recorder = Recorder(around.redaction.redactor)
         self._ledger = Ledger(
             store,

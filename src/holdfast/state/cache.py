@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from holdfast.locks import Lock
+from holdfast.locks import new_lock
 
 CACHED_BYTES: Final = 16 * 1024 * 1024
 
@@ -24,7 +24,7 @@ class Cache(Generic[K, V]):
 
     def __init__(self, max_bytes: int = CACHED_BYTES) -> None:
         self.max_bytes = max_bytes
-        self._lock = Lock(reset=self._empty)
+        self._lock = new_lock(reset=self._empty)
         self._empty()
 
     def _empty(self) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
+from threading import RLock
 from typing import Any, Final
 
 import orjson
 
 from holdfast.errors import StoreClosed
 from holdfast.ids import check_tenant
-from holdfast.locks import RLock
+from holdfast.locks import new_lock
 from holdfast.model import (
     AgentRecord,
     Chain,
@@ -130,7 +131,7 @@ class MemoryTables(Store):
         self.url = "memory:"
         self._now = now
         self._uptime = uptime
-        self._lock = RLock()
+        self._lock = new_lock()
         self._closed = False
         self._agents: dict[str, Agent] = {}
         self._sessions: dict[str, Session] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import SystemRandom
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ from holdfast.errors import (
     StateCorrupt,
     StoreClosed,
 )
-from holdfast.locks import Lock
+from holdfast.locks import new_lock
 from holdfast.sql import migrations, queries
 
 try:
@@ -123,7 +124,7 @@ class Link:
         self._given = pool
         self._own: Connections | None = None
         self._parents: list[Connections] = []
-        self._lock = Lock(reset=self._leave_to_parent)
+        self._lock = new_lock(reset=self._leave_to_parent)
         self._closed = False
 
     def close(self) -> None:
@@ -160,11 +161,7 @@ class Link:
         """Do the same with one that is sent often; on connections that are not ours, as `rows` does."""
         if not self.owned:
             return self.rows(statement, again=again)
-
-        def run(connection: AnyConnection) -> list[tuple[Any, ...]]:
-            return prepared.rows(connection, statement.params)
-
-        return self.run(run, again=again)
+        return self.run(partial(prepared.rows, params=statement.params), again=again)
 
     def run(self, work: Callable[[AnyConnection], T], *, again: bool = False) -> T:
         """Run ``work`` on a connection, repeat it as its errors allow, and translate them."""
@@ -185,10 +182,10 @@ class Link:
         raise AssertionError("unreachable")  # pragma: no cover
 
     def _run_once(self, work: Callable[[AnyConnection], T]) -> T:
-        pool = self._pool()
+        pool = self._own or self._pool()
         connection = pool.getconn(timeout=WAIT_SECONDS)
         try:
-            if connection.autocommit:
+            if self.owned or connection.autocommit:
                 # Each statement is a transaction, so there is none to end; asking costs time.
                 return work(connection)
             with connection:
