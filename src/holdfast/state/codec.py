@@ -9,7 +9,6 @@ which is also where an error learns the path of the bad value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -40,7 +39,6 @@ def dump(
     room: int = MAX_DEPTH,
     *,
     look: Callable[[Any], Any] | None = None,
-    write: Callable[[Any], bytes] = orjson.dumps,
 ) -> tuple[bytes, bool]:
     """Return the JSON text of ``value``, as ``look`` lets it pass, and whether it contains tags.
 
@@ -48,12 +46,12 @@ def dump(
     """
     if is_plain(value, room):
         try:
-            text = write(value if look is None else look(value))
+            text = orjson.dumps(value if look is None else look(value))
             return compact(text) if len(text) < _SHORT else text, False
         except TypeError:
             pass  # the walk below says what and where
     document = tagged(value, path, room)
-    return write(document if look is None else look(document)), True
+    return orjson.dumps(document if look is None else look(document)), True
 
 
 def dump_items(
@@ -68,14 +66,16 @@ def dump_items(
 
     ``before`` is the element in front of them, if there is one: the screen may want to know.
     """
-    look = None if screen is None else partial(screen.items, name=name, before=before)
-    text, tags = dump(values, "", room, look=look, write=_after_zero)
+    look = None if screen is None else partial(_look_at_items, screen, name, before)
+    # After a zero the first element gets its comma too, without a copy of the text.
+    text, tags = dump([0, *values], "", room, look=look)
     return memoryview(text)[len("[0") : -len("]")], tags
 
 
-def _after_zero(values: list[Any]) -> bytes:
-    # So the first element gets its comma too, without a copy of the text.
-    return orjson.dumps([0, *values])
+def _look_at_items(
+    screen: Screen, name: str, before: tuple[Any, ...], after_zero: list[Any]
+) -> list[Any]:
+    return [0, *screen.items(after_zero[1:], name=name, before=before)]
 
 
 def parsed_bytes(text: bytes) -> int:
@@ -108,10 +108,12 @@ def dump_document(document: Mapping[str, Any], what: str) -> str:
     if type(document) is not dict and not isinstance(document, Mapping):
         raise StateNotSerializable(what, f"must be a dict, not {type(document).__name__}")
     plain = dict(document)
-    kinds = (type(value) for value in plain.values() if type(value) not in _CONTAINERS or value)
+    kinds = [type(value) for value in plain.values() if type(value) not in _CONTAINERS or value]
     if _NEVER_TAGGED.issuperset(kinds) and is_plain(plain):
-        with suppress(TypeError):  # the walk below says what and where
+        try:
             return orjson.dumps(plain).decode()
+        except TypeError:
+            pass  # the walk below says what and where
     return orjson.dumps(tagged(plain, what, jsonb=True)).decode()
 
 

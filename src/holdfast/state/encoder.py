@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import orjson
 
@@ -27,7 +27,14 @@ from holdfast.state.plain import is_plain
 from holdfast.state.reader import MAX_STATE_BYTES, UNSUSPECTED, large_values
 from holdfast.state.refs import ReadChunks
 from holdfast.state.screen import Screen
-from holdfast.state.sequence import Layout, append, known_layout, lay_out, tail_leaves
+from holdfast.state.sequence import (
+    Layout,
+    Sending,
+    append,
+    known_layout,
+    lay_out,
+    tail_leaves,
+)
 from holdfast.state.stored import StoredList, as_plain_lists
 from holdfast.state.tags import MARK, MAX_DEPTH, is_unicode, normalise, tagged
 from holdfast.state.translated import TranslatedList
@@ -57,28 +64,22 @@ class _Sequence:
     json_bytes: int = 0
     known: KnownList | str | None = None
 
-    def settled(self) -> _Sequence:
-        """Return the same, without the chunks that have been stored by now."""
-        return _Sequence(self.kind, self.layout.settled(), self.json_bytes, self.known)
 
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
+class _Memory(NamedTuple):
     """What is known of the last save: its large values by the keys that lead to them.
 
     ``inline`` is the size from which a value counted as large, ``seal`` names the state as a whole.
     """
 
-    sequences: Mapping[Keys, _Sequence] = field(default_factory=dict)
-    inline: int = INLINE_BYTES
-    seal: str = ""
+    sequences: Mapping[Keys, _Sequence]
+    inline: int
+    seal: str
 
 
-_NOTHING_KNOWN: Final = _Memory()
+_NOTHING_KNOWN: Final = _Memory({}, INLINE_BYTES, "")
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedState:
+class EncodedState(NamedTuple):
     """What a put stores for a state. ``size_bytes`` is the length of the state's JSON text.
 
     ``continues`` is the seal of the state with which it was compared, if there was one.
@@ -95,7 +96,7 @@ class EncodedState:
     @property
     def remembered_bytes(self) -> int:
         """About how much memory it takes to recognise this state's large values next time."""
-        return sum(_cost(sequence) for sequence in self.memory.sequences.values())
+        return sum(map(_cost, self.memory.sequences.values()))
 
 
 def _cost(sequence: _Sequence) -> int:
@@ -151,13 +152,11 @@ class StateEncoder:
                 return _Encoding(memory, self._max_bytes, self._screen).encode(state, context)
             except _TooManySequences:
                 # Every sequence takes room in the manifest: many parts are better kept together.
-                memory = replace(memory, inline=memory.inline * 8)
+                memory = memory._replace(inline=memory.inline * 8)
 
     def accept(self, encoded: EncodedState) -> None:
         """Remember what has been stored."""
-        memory = encoded.memory
-        settled = {keys: sequence.settled() for keys, sequence in memory.sequences.items()}
-        self._memory = _Memory(settled, memory.inline, seal_of(encoded.manifest))
+        self._memory = encoded.memory
 
     def adopt(
         self, payload: Payload, read_chunks: ReadChunks, cache: ChunkCache | None = None
@@ -172,7 +171,8 @@ class StateEncoder:
                 keys: _Sequence(kind, known_layout(leaves))
                 for keys, kind, leaves in large_values(payload, read_chunks, cache, self._max_bytes)
             },
-            seal=seal_of(payload.manifest),
+            INLINE_BYTES,
+            seal_of(payload.manifest),
         )
 
 
@@ -193,6 +193,7 @@ class _Encoding:
         self.inline = memory.inline
         self.continues = memory.seal
         self.fresh: dict[Keys, _Sequence] = {}
+        self.sending = Sending()
         self.hidden = 0  # JSON bytes that placeholders stand for, less the placeholders' own
         self.budget = REMEMBERED_BYTES
         self.content_bytes = 0
@@ -205,21 +206,17 @@ class _Encoding:
         around = b""
         if context:
             around = self.dict_(context, ("context",), MAX_DEPTH, root_inline)[0]
-        chunks: dict[bytes, Buffer] = {}
-        expects: set[bytes] = set()
-        for sequence in self.fresh.values():
-            chunks.update(sequence.layout.new_chunks)
-            expects |= sequence.layout.expects
         payload = write_manifest(
-            root, around, ((seq.kind, seq.layout.top) for seq in self.fresh.values())
+            root, around, [(seq.kind, seq.layout.top) for seq in self.fresh.values()]
         )
+        sending = self.sending
         return EncodedState(
             manifest=payload.manifest,
             refs=payload.refs,
-            chunks=chunks,
-            expects=tuple(expects - chunks.keys()),
+            chunks=sending.chunks,
+            expects=tuple(sending.named - sending.chunks.keys()),
             size_bytes=size,
-            memory=_Memory(self.fresh, self.inline),
+            memory=_Memory(self.fresh, self.inline, seal_of(payload.manifest)),
             continues=self.continues,
         )
 
@@ -308,7 +305,7 @@ class _Encoding:
             return b"".join((b"[", items[1:], b"]")), tags
         placeholder = self.place(keys, "list+" if tags else "list", items, size)
         if not tags:
-            self.fresh[keys].known = self.remembered_list(known, size)
+            self.fresh[keys].known = self.remembered(known, size)
         return placeholder, True
 
     def grown_list(
@@ -322,16 +319,14 @@ class _Encoding:
     ) -> bytes:
         layout, size = old.layout, old.json_bytes
         if len(value) == len(before):
-            return self.add(
-                keys, _Sequence("list", layout, size, self.remembered_list(before, size))
-            )
+            return self.add(keys, _Sequence("list", layout, size, self.remembered(before, size)))
         known = self.outlined(value, before, source)
         items, tags = self.items(value, len(before), keys, room, source)
-        layout = append(layout, bytes(items))
+        layout = append(layout, bytes(items), self.sending)
         size += len(items)
         if tags:
             return self.add(keys, _Sequence("list+", layout, size))
-        return self.add(keys, _Sequence("list", layout, size, self.remembered_list(known, size)))
+        return self.add(keys, _Sequence("list", layout, size, self.remembered(known, size)))
 
     def items(
         self,
@@ -358,7 +353,7 @@ class _Encoding:
                 value.new, room, screen=self.screen, name=keys[-1], before=before
             )
             layout.tail = value.read(tail_leaves(layout))
-            layout = append(layout, bytes(items))
+            layout = append(layout, bytes(items), self.sending)
             kind, size = "list+" if tags else kind, size + len(items)
         return self.add(keys, _Sequence(kind, layout, size))
 
@@ -369,7 +364,7 @@ class _Encoding:
             new = self.grown_text(value, len(old.known))
             if new is not None:
                 if new:
-                    layout = append(layout, _utf8(new))
+                    layout = append(layout, _utf8(new), self.sending)
                     size += len(orjson.dumps(new)) - 2
                 return self.add(
                     keys,
@@ -393,14 +388,19 @@ class _Encoding:
             if taken > 2 * self.max_bytes:
                 raise _TooLarge(f"so many small values that they take {taken} bytes of memory")
         old = self.old.get(keys)
-        before = old.layout if old is not None and _family(old.kind) == _family(kind) else None
-        return self.add(keys, _Sequence(kind, lay_out(content, before), json_bytes))
+        before = None
+        if old is not None and old.kind.removesuffix("+") == kind.removesuffix("+"):
+            before = old.layout
+        layout = lay_out(content, before, self.sending)
+        return self.add(keys, _Sequence(kind, layout, json_bytes))
 
     def add(self, keys: Keys, sequence: _Sequence) -> bytes:
         number = len(self.fresh)
         if number == MAX_SEQUENCES:
             raise _TooManySequences
-        self.content_bytes += sum(ref.length for ref in sequence.layout.top)
+        for ref in sequence.layout.top:
+            self.content_bytes += ref.length
+            self.sending.named.add(ref.digest)
         if self.content_bytes > self.max_bytes:
             raise _TooLarge(f"{self.content_bytes} bytes or more")
         placeholder = b'{"$t":"ref","v":%d}' % number
@@ -408,9 +408,12 @@ class _Encoding:
         self.hidden += sequence.json_bytes - len(placeholder)
         return placeholder
 
-    def remembered(self, known: _T, size: int) -> _T | None:
+    def remembered(self, known: _T | None, size: int) -> _T | None:
         """Return what recognises a value, as long as all of it together stays within bounds."""
-        if size > self.budget:
+        if type(known) is KnownList:
+            # Its values are shared with the caller, who may drop them: they count as their text.
+            size += known.cost
+        if known is None or size > self.budget:
             return None
         self.budget -= size
         return known
@@ -426,10 +429,6 @@ class _Encoding:
             # Too large or too deep for it, or not plain; without it the save is whole too.
             return None
 
-    def remembered_list(self, known: KnownList | None, json_bytes: int) -> KnownList | None:
-        # The values in a list are shared with the caller, who may drop them: they count as their text.
-        return None if known is None else self.remembered(known, known.cost + json_bytes)
-
 
 def _as_dict(state: object) -> dict[str, Any]:
     """Return a mapping, or what is stored as one, as a dict; pairs are no mapping."""
@@ -444,10 +443,6 @@ def _as_dict(state: object) -> dict[str, Any]:
 
 _EXACT: Final = frozenset({dict, list, str, int, float, bool, type(None), bytes})
 _NAMES: Final = frozenset({str})
-
-
-def _family(kind: str) -> str:
-    return kind.removesuffix("+")
 
 
 def _plain_names(value: dict[Any, Any]) -> bool:

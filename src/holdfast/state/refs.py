@@ -57,10 +57,10 @@ def digest_text(digest: bytes) -> str:
 
 def pack_refs(refs: Iterable[Ref]) -> bytes:
     """Write references as records."""
-    return b"".join(
-        digest + bytes((level << 4 | tier,)) + length.to_bytes(6, "big")
-        for digest, level, tier, length in refs
-    )
+    packed = bytearray()
+    for digest, level, tier, length in refs:
+        packed += digest + bytes((level << 4 | tier,)) + length.to_bytes(6, "big")
+    return bytes(packed)
 
 
 def unpack_refs(data: bytes) -> list[Ref]:

@@ -19,7 +19,7 @@ append writes an index chunk only when a group is full.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from holdfast.model import Buffer
@@ -35,7 +35,7 @@ _CROWDED: Final = 64
 
 @dataclass(slots=True)
 class Layout:
-    """The leaves of one sequence, the index above them, and what a put must send.
+    """The leaves of one sequence and the index above them.
 
     ``tail`` holds the bytes of the small leaves at the end, which the next append may merge; it is
     None where only the references are known. ``groups`` has the index references of each level,
@@ -44,27 +44,35 @@ class Layout:
 
     leaves: list[Ref]
     tail: bytes | None
-    new_chunks: dict[bytes, Buffer] = field(default_factory=dict)
-    groups: list[list[Ref]] = field(default_factory=list)
-    top: list[Ref] = field(default_factory=list)
-    expects: set[bytes] = field(default_factory=set)
-
-    def settled(self) -> Layout:
-        """Return the same layout once its chunks are stored: nothing is left to send."""
-        expects = {ref.digest for ref in self.top}
-        return Layout(self.leaves, self.tail, {}, self.groups, self.top, expects)
+    groups: list[list[Ref]]
+    top: list[Ref]
 
 
-def lay_out(content: Buffer, before: Layout | None = None) -> Layout:
+class Sending:
+    """What a save sends for all its sequences: new chunks, and the digests that its new indexes name."""
+
+    __slots__ = ("chunks", "named")
+
+    def __init__(self) -> None:
+        self.chunks: dict[bytes, Buffer] = {}
+        self.named: set[bytes] = set()
+
+
+def lay_out(content: Buffer, before: Layout | None, sending: Sending) -> Layout:
     """Cut ``content``, reusing the leaves of an earlier layout where they still fit."""
     view = memoryview(content)
     old = before.leaves if before is not None else []
     front, start = _matching_front(view, old)
     if before is not None and front == len(old):
-        same = before.settled()
-        same.tail = _tail(old, view[:start])
-        return append(same, bytes(view[start:])) if start < len(view) else same
+        same = Layout(old, _tail(old, view[:start]), before.groups, before.top)
+        return append(same, bytes(view[start:]), sending) if start < len(view) else same
     back, end = _matching_back(view, old[front:], start)
+    if not (front or back) and len(view) < MIN_CHUNK:
+        # One small leaf, as most are: what follows would come to the same.
+        tail = bytes(view)
+        leaf = Ref(digest_of(tail), 0, 0, len(tail))
+        sending.chunks[leaf.digest] = tail
+        return Layout([leaf], tail, [], [leaf])
     writer = _Writer(known={ref.digest for ref in old})
     between = _cut_between(writer, view[start:end], old[front : len(old) - back])
     leaves = [*old[:front], *between, *old[len(old) - back :]]
@@ -72,12 +80,13 @@ def lay_out(content: Buffer, before: Layout | None = None) -> Layout:
         # Many edits have left splinters: cut afresh.
         front, leaves = 0, writer.cut(view)
         writer.keep_only(leaves)
-    return _indexed(leaves, _tail(leaves, view), writer.chunks, before, front)
+    sending.chunks |= writer.chunks
+    return _indexed(leaves, _tail(leaves, view), before, front, sending)
 
 
 def known_layout(leaves: list[Ref]) -> Layout:
     """Return the layout of leaves that are stored already and whose content was not read."""
-    return _indexed(leaves, None, {}, None, 0).settled()
+    return _indexed(leaves, None, None, 0, Sending())
 
 
 def tail_leaves(layout: Layout) -> list[Ref]:
@@ -85,14 +94,15 @@ def tail_leaves(layout: Layout) -> list[Ref]:
     return list(_small_end(layout.leaves))
 
 
-def append(before: Layout, new: bytes) -> Layout:
+def append(before: Layout, new: bytes, sending: Sending) -> Layout:
     """Return the layout after ``new`` bytes were added at the end. Needs the ``tail``."""
     writer = _Writer()
     kept = len(before.leaves) - len(_small_end(before.leaves))
     tail = (before.tail or b"") + new
     if len(tail) >= FULL_LEAF:
         leaves = [*before.leaves[:kept], *writer.cut(memoryview(tail))]
-        return _indexed(leaves, b"", writer.chunks, before, kept)
+        sending.chunks |= writer.chunks
+        return _indexed(leaves, b"", before, kept, sending)
     leaves = [*before.leaves, writer.leaf(new, 0)]
     while (
         len(run := leaves[kept:][-MERGED_LEAVES:]) == MERGED_LEAVES
@@ -102,8 +112,9 @@ def append(before: Layout, new: bytes) -> Layout:
         merged = writer.leaf(tail[len(tail) - size :], min(run[0].tier + 1, MAX_TIER))
         leaves[-MERGED_LEAVES:] = [merged]
     writer.keep_only(leaves[-1:])
+    sending.chunks |= writer.chunks
     same = min(len(leaves) - 1, len(before.leaves))
-    return _indexed(leaves, _tail(leaves, memoryview(tail)), writer.chunks, before, same)
+    return _indexed(leaves, _tail(leaves, memoryview(tail)), before, same, sending)
 
 
 class _Writer:
@@ -188,19 +199,15 @@ def _tail(leaves: Sequence[Ref], content: memoryview) -> bytes:
 
 
 def _indexed(
-    leaves: list[Ref],
-    tail: bytes | None,
-    chunks: dict[bytes, Buffer],
-    before: Layout | None,
-    same: int,
+    leaves: list[Ref], tail: bytes | None, before: Layout | None, same: int, sending: Sending
 ) -> Layout:
     """Build the index above ``leaves``, of which the first ``same`` are as they were before."""
-    layout = Layout(leaves, tail, chunks)
     old_groups = before.groups if before is not None else []
-    grouped: set[bytes] = set()
+    groups: list[list[Ref]] = []
+    top: list[Ref] = []
     level = leaves
     while full := len(level) // GROUPED_REFS:
-        depth = len(layout.groups)
+        depth = len(groups)
         old = old_groups[depth] if depth < len(old_groups) else []
         same = min(same // GROUPED_REFS, full, len(old))
         above = old[:same]
@@ -209,12 +216,11 @@ def _indexed(
             data = pack_refs(run)
             index = Ref(digest_of(data), depth + 1, 0, sum(ref.length for ref in run))
             if old[len(above) : len(above) + 1] != [index]:
-                chunks[index.digest] = data
-                grouped.update(ref.digest for ref in run)
+                sending.chunks[index.digest] = data
+                sending.named.update(ref.digest for ref in run)
             above.append(index)
-        layout.top[:0] = level[full * GROUPED_REFS :]
-        layout.groups.append(above)
+        top[:0] = level[full * GROUPED_REFS :]
+        groups.append(above)
         level = above
-    layout.top[:0] = level
-    layout.expects = (grouped | {ref.digest for ref in layout.top}) - chunks.keys()
-    return layout
+    top[:0] = level
+    return Layout(leaves, tail, groups, top)
