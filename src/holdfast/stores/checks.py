@@ -138,7 +138,8 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
         check_namespace(draft.namespace)
     if draft.external_id is not None:
         check_external_id(draft.external_id)
-    check_choice(draft.checkpoint_type, "checkpoint type", CHECKPOINT_TYPES)
+    if draft.checkpoint_type not in CHECKPOINT_TYPES:
+        check_choice(draft.checkpoint_type, "checkpoint type", CHECKPOINT_TYPES)
     if draft.retention_class not in TYPE_OF_CLASS:
         check_choice(draft.retention_class, "retention class", tuple(TYPE_OF_CLASS))
     for value, what in (
@@ -166,7 +167,8 @@ def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
             check_flag(flag, what)
     if draft.parent_is_newest and draft.parent_id is not None:
         raise InvalidIdentifier("a checkpoint whose parent is the newest names no other parent")
-    check_fence(draft.fence)
+    if draft.fence is not None:
+        check_fence(draft.fence)
     if draft.workspace_commit is not None:
         check_commit(draft.workspace_commit, "workspace commit")
     elif draft.pack_required:

@@ -20,7 +20,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from psycopg import Connection, Error
 from psycopg.pq import TransactionStatus
@@ -37,6 +37,10 @@ _FRESH_SECONDS: Final = 1.0
 _RESTART_SECONDS: Final = 1.0
 _UNUSED_SECONDS: Final = 600.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_IDLE: Final = TransactionStatus.IDLE
+
+# A connection that nobody uses, and when it was last heard of.
+_Free: TypeAlias = "tuple[AnyConnection, float]"
 
 
 class Pool(Protocol):
@@ -47,11 +51,6 @@ class Pool(Protocol):
 
     def putconn(self, conn: AnyConnection) -> None:
         """Take one back."""
-
-
-class _Free(NamedTuple):
-    connection: AnyConnection
-    heard_at: float
 
 
 class Connections:
@@ -66,7 +65,9 @@ class Connections:
         self._free: list[_Free] = []
         self._places = POOL_SIZE
         self._closed = False
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
         # When it is dropped, or the program ends, without having been closed.
         weakref.finalize(self, _close_free, self._free, os.getpid())
 
@@ -84,10 +85,12 @@ class Connections:
         deadline = began + timeout
         pause = _SHORTEST_PAUSE
         while True:
-            free = self._claim(deadline)
+            with self._lock:
+                free = self._free.pop() if self._free else self._wait_for_one(deadline)
             if free is not None:
-                if self._is_alive(free):
-                    return free.connection
+                connection, heard_at = free
+                if time.monotonic() - heard_at < _FRESH_SECONDS or self._answers(connection):
+                    return connection
                 continue
             try:
                 return self._connect()
@@ -102,12 +105,13 @@ class Connections:
         """Take a connection back. One that is in the middle of something, or dead, is closed."""
         now = time.monotonic()
         unused = None
-        with self._changed:
-            if not self._closed and conn.pgconn.transaction_status == TransactionStatus.IDLE:
-                if self._free and now - self._free[0].heard_at > _UNUSED_SECONDS:
-                    unused = self._free.pop(0).connection
-                self._free.append(_Free(conn, now))
-                self._changed.notify()
+        with self._lock:
+            if not self._closed and conn.pgconn.transaction_status == _IDLE:
+                if self._free and now - self._free[0][1] > _UNUSED_SECONDS:
+                    unused = self._free.pop(0)[0]
+                self._free.append((conn, now))
+                if self._waiting:
+                    self._changed.notify()
             else:
                 unused = conn
         if unused is not None:
@@ -115,39 +119,40 @@ class Connections:
 
     def doubt(self) -> None:
         """Have every connection asked before it is used: one was found dead."""
-        with self._changed:
-            self._free[:] = [_Free(free.connection, -_UNUSED_SECONDS) for free in self._free]
+        with self._lock:
+            self._free[:] = [(connection, -_UNUSED_SECONDS) for connection, _ in self._free]
 
     def close(self) -> None:
         """Close what is free now, and the rest when it is given back."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
         _close_free(self._free, os.getpid())
 
-    def _claim(self, deadline: float) -> _Free | None:
-        """Take what is free, or, as None, the place of one that is still to be opened."""
-        with self._changed:
-            while not self._closed:
-                if self._free:
-                    return self._free.pop()
-                if self._places:
-                    self._places -= 1
-                    return None
+    def _wait_for_one(self, deadline: float) -> _Free | None:
+        """Take what becomes free, or, as None, the place of one that is still to be opened. Under the lock."""
+        while not self._closed:
+            if self._free:
+                return self._free.pop()
+            if self._places:
+                self._places -= 1
+                return None
+            self._waiting += 1
+            try:
                 if not self._changed.wait(deadline - time.monotonic()):
                     raise PoolTimeout(
                         f"all {POOL_SIZE} connections are in use, and none became free"
                     )
+            finally:
+                self._waiting -= 1
         raise PoolClosed("the connections are closed")
 
-    def _is_alive(self, free: _Free) -> bool:
-        """Whether a connection can be used. One that cannot is gone."""
-        if time.monotonic() - free.heard_at < _FRESH_SECONDS:
-            return True
+    def _answers(self, connection: AnyConnection) -> bool:
+        """Ask a connection that was not heard of for a while. One that does not answer is gone."""
         try:
-            free.connection.execute("")
+            connection.execute("")
         except BaseException as error:
-            self._discard(free.connection)
+            self._discard(connection)
             if isinstance(error, Error):
                 return False
             raise
@@ -158,9 +163,10 @@ class Connections:
         self._give_place_back()
 
     def _give_place_back(self) -> None:
-        with self._changed:
+        with self._lock:
             self._places += 1
-            self._changed.notify()
+            if self._waiting:
+                self._changed.notify()
 
 
 def _patience(error: BaseException, began: float, deadline: float) -> float:
@@ -173,4 +179,4 @@ def _patience(error: BaseException, began: float, deadline: float) -> float:
 def _close_free(free: list[_Free], process: int) -> None:
     # In a forked child they are the parent's, who goes on using them.
     while free and process == os.getpid():
-        free.pop().connection.close()
+        free.pop()[0].close()

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any, Final
-from weakref import WeakSet
 
 from psycopg import Connection, DataError
 from psycopg.errors import error_from_result
@@ -58,23 +58,23 @@ class Prepared:
         self._name = b"holdfast_" + hashlib.sha256(self._sql).hexdigest()[:32].encode()
         self._order = tuple(order)
         self._formats = formats
-        self._known: WeakSet[Connection[Any]] = WeakSet()
+        # The connections that know it, by their place in memory while they are there.
+        self._known: set[int] = set()
 
     def rows(self, connection: Connection[Any], params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Send it and return its rows. Raises `psycopg.Error`, as a cursor does."""
-        values = [params[name] for name in self._order]
-        if "\0" in "".join([value for value in values if isinstance(value, str)]):
-            # libpq would take the text for ending there.
-            raise DataError("PostgreSQL has no text with a NUL in it")
-        written = [
-            value.encode()
-            if isinstance(value, str)
-            else _array(value)
-            if isinstance(value, list)
-            else value
-            for value in values
-        ]
-        if connection not in self._known:
+        written: list[bytes | None] = []
+        for name in self._order:
+            value = params[name]
+            if isinstance(value, str):
+                if "\0" in value:
+                    # libpq would take the text for ending there.
+                    raise DataError("PostgreSQL has no text with a NUL in it")
+                value = value.encode()
+            elif isinstance(value, list):
+                value = _array(value)
+            written.append(value)
+        if id(connection) not in self._known:
             self._prepare(connection)
         result = self._send(connection, written)
         if result.status != _ROWS and _sqlstate(result) == _NO_SUCH_STATEMENT:
@@ -89,7 +89,8 @@ class Prepared:
         [result] = connection.wait(execute(connection.pgconn))
         if result.status != _DONE and _sqlstate(result) != _PREPARED_ALREADY:
             raise error_from_result(result)
-        self._known.add(connection)
+        self._known.add(id(connection))
+        weakref.finalize(connection, self._known.discard, id(connection))
 
     def _send(self, connection: Connection[Any], written: list[bytes | None]) -> PGresult:
         connection.pgconn.send_query_prepared(
@@ -112,14 +113,14 @@ def _array(value: list[bytes]) -> bytes:
 
 def _read(result: PGresult) -> list[tuple[Any, ...]]:
     try:
-        readers = [_READERS[result.ftype(column)] for column in range(result.nfields)]
-        return [
-            tuple(
-                None if (data := result.get_value(row, column)) is None else read(data)
-                for column, read in enumerate(readers)
-            )
-            for row in range(result.ntuples)
-        ]
+        found: list[tuple[Any, ...]] = []
+        for row in range(result.ntuples):
+            values: list[Any] = []
+            for column in range(result.nfields):
+                data = result.get_value(row, column)
+                values.append(None if data is None else _READERS[result.ftype(column)](data))
+            found.append(tuple(values))
+        return found
     except (KeyError, ValueError, OverflowError) as error:
         raise StateCorrupt(f"the database's answer cannot be understood ({error})") from error
 

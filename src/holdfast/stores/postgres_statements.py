@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -85,8 +85,8 @@ def put_statement(
         "pack_required": draft.pack_required,
         "not_resumable": not draft.resumable,
         "pinned": draft.pinned,
-        "expires_at": _moment(draft.expires_at, "expires_at"),
-        "created_at": _moment(draft.created_at, "created_at"),
+        "expires_at": draft.expires_at and _moment(draft.expires_at, "expires_at"),
+        "created_at": draft.created_at and _moment(draft.created_at, "created_at"),
         "replace": draft.replace,
         "consumes": draft.consumes,
         "follows": draft.follows,
@@ -96,7 +96,8 @@ def put_statement(
     }
     # What is not there costs the server nothing to read.
     said = {key: value for key, value in rest.items() if value is not None and value is not False}
-    digests, data = sorted_chunks([draft.chunks])
+    digests = sorted(draft.chunks)
+    data = [bytes(draft.chunks[digest]) for digest in digests]
     metadata, session = draft.metadata, draft.session
     params = {
         "tenant": tenant,
@@ -308,21 +309,27 @@ def _session(draft: NewSession) -> dict[str, Any]:
     }
 
 
+# Sessions and their texts, by the sessions' place in memory, where they stay while they stand here.
+_said: Final[dict[int, tuple[NewSession, str]]] = {}
+_MANY_SESSIONS: Final = 1024
+
+
 def _session_text(draft: NewSession) -> str:
-    """Return what every put of a thread says again."""
+    """Return what every put of a thread says again, of the same object mostly."""
+    said = _said.get(id(draft))
+    if said is not None:
+        return said[1]
+    text = session_document(draft)
     if draft.metadata is None and (draft.agent is None or draft.agent.metadata is None):
-        return _plain_session_text(draft)
-    return session_document(draft)
-
-
-@lru_cache(maxsize=1024)
-def _plain_session_text(draft: NewSession) -> str:
-    return session_document(draft)
+        if len(_said) >= _MANY_SESSIONS:
+            _said.clear()
+        _said[id(draft)] = (draft, text)
+    return text
 
 
 def forget_sessions() -> None:
     """Forget what puts said of their sessions, tasks among it."""
-    _plain_session_text.cache_clear()
+    _said.clear()
 
 
 def _ages(trim: Trim) -> dict[str, float]:
@@ -350,8 +357,8 @@ def _json(value: object) -> str:
         raise InvalidIdentifier(f"the draft has a field of the wrong type: {error}") from None
 
 
-def _moment(moment: datetime | None, what: str) -> str | None:
-    return None if moment is None else as_utc(moment, what).isoformat()
+def _moment(moment: datetime, what: str) -> str:
+    return as_utc(moment, what).isoformat()
 
 
 def uuid_or_none(value: str, what: str = "id") -> str | None:

@@ -1273,8 +1273,12 @@ DECLARE
     stored text;
     removed uuid[];
     position_kept bigint;
+    place bigint;
+    size bigint;
+    moment timestamptz;
+    parent text;
+    named text;
     link bytea;
-    answer text;
     gone uuid[];
     taken record;
     numbers bigint[];
@@ -1368,11 +1372,8 @@ BEGIN
                        coalesce((p_draft ->> 'created_at')::timestamptz, present) AS created_at
                ) AS drawn
         ON CONFLICT DO NOTHING
-        RETURNING E'\n' || c.agent_id || E'\n' || c.seq || E'\n' || c.stored_bytes || E'\n'
-                  || extract(epoch FROM c.created_at) || E'\n' || coalesce(c.metadata::text, '')
-                  || E'\n' || CASE WHEN p_newest THEN coalesce(c.parent_id, '') ELSE '' END
-                  || E'\n' || coalesce(c.label, ''), c.chain_hash
-             INTO answer, link;
+        RETURNING c.seq, c.stored_bytes, c.created_at, c.parent_id, c.label, c.chain_hash
+             INTO place, size, moment, parent, named, link;
         EXIT WHEN FOUND;
 
         stored := holdfast.stored_already(p_tenant, p_session, p_id);
@@ -1472,10 +1473,9 @@ BEGIN
                             WHEN position_kept IS NULL AND NOT p_draft ? 'expires_at'
                                  AND (p_id = ANY (removed)) IS NOT TRUE THEN p_id END
      WHERE s.tenant = p_tenant AND s.id = p_session;
-    IF removed IS NOT NULL THEN
-        RETURN array_to_string(removed, ' ') || answer;
-    END IF;
-    RETURN answer;
+    RETURN format(
+        E'%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s', array_to_string(removed, ' '), worker, place, size,
+        extract(epoch FROM moment), p_metadata, CASE WHEN p_newest THEN parent END, named);
 END $$;
 
 -- Packs of workspaces. A pack is stored only when those that it needs are, and a sweep keeps what a
@@ -1930,4 +1930,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:f52275aaa22f59c31e9b919ffc703226adb6fecb6162055edc68596b35fd518b');
+    (1, 'sha256:5ea36ca0f52bebb44175e2f630016c366719faca09d87a254ce9a414316e6047');
