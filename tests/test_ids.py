@@ -79,6 +79,22 @@ def test_a_millisecond_that_runs_out_of_numbers_borrows_from_the_next() -> None:
     assert uuid.UUID(second).version == 7
 
 
+def test_an_id_that_a_signals_handler_draws_meanwhile_is_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    factory = IdFactory(lambda: 1.0)
+    made = [factory()]
+
+    def interrupted(size: int) -> bytes:
+        monkeypatch.setattr(os, "urandom", bytes)
+        made.append(factory())
+        return bytes(size)
+
+    monkeypatch.setattr(os, "urandom", interrupted)
+    made.append(factory())
+    assert len(set(made)) == len(made) == 3
+
+
 def test_threads_draw_from_one_order() -> None:
     factory = IdFactory(lambda: 5.0)
     drawn: list[list[str]] = [[] for _ in range(8)]

@@ -55,13 +55,17 @@ class IdFactory:
         """Return the next id as text."""
         # A clock that was never set may stand before the epoch, which no id can say.
         millis = max(int(self._now() * 1000), 0)
+        drawn = os.urandom(11)
+        step = 1 + drawn[0]
+        # The top bit of the 74 starts clear, which leaves 2**73 steps within one millisecond.
+        start = int.from_bytes(drawn[1:], "big") >> 7
+        # Nothing is called below: a signal's handler, which may want an id too, runs before or after it.
         with self._lock:
             if millis <= self._millis and self._counter <= _LAST_START:
-                self._counter += 1 + os.urandom(1)[0]
+                self._counter += step
             else:
-                self._millis = max(millis, self._millis + 1)
-                # The top bit of the 74 starts clear, which leaves 2**73 steps within one millisecond.
-                self._counter = int.from_bytes(os.urandom(10), "big") >> 7
+                self._millis = millis if millis > self._millis else self._millis + 1
+                self._counter = start
             millis, counter = self._millis, self._counter
         value = millis << 80 | 0x7 << 76 | (counter >> 62) << 64 | 0b10 << 62
         value |= counter & ((1 << 62) - 1)

@@ -19,6 +19,7 @@ _locks: WeakKeyDictionary[RLock, tuple[ref[Any], Callable[[Any], Any]] | None] =
 def new_lock(reset: Callable[[], None] | None = None) -> RLock:
     """Return a lock that is free in a forked child, unless the thread that forked holds it.
 
+    Who holds it may take it again, a handler of signals in the same thread among them.
     ``reset`` is a method that is called in the child: what the lock guards may have been copied half changed,
     or may be something that two processes must not share. It keeps nothing alive.
     """

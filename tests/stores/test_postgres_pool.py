@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -149,6 +150,39 @@ def test_closing_spares_what_is_in_use_until_it_is_given_back(connections: Conne
     assert used.closed
     with pytest.raises(PoolClosed):
         connections.getconn(SHORT)
+
+
+def test_nobody_is_lent_what_is_being_closed(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [connections.getconn(SHORT), connections.getconn(SHORT)]
+    for one in both:
+        connections.putconn(one)
+    close, refused = both[1].close, []
+
+    def ask_and_close() -> None:
+        with pytest.raises(PoolClosed) as caught:
+            connections.getconn(SHORT)
+        refused.append(caught.value)
+        close()
+
+    monkeypatch.setattr(both[1], "close", ask_and_close)
+    connections.close()
+    assert refused
+    assert all(one.closed for one in both)
+
+
+def test_who_gives_up_as_one_is_given_back_gets_it(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = [connections.getconn(SHORT) for _ in range(POOL_SIZE)]
+
+    def too_late(timeout: float) -> bool:
+        connections._free.append((taken[0], time.monotonic()))
+        return False
+
+    monkeypatch.setattr(connections._changed, "wait", too_late)
+    assert connections.getconn(SHORT) is taken[0]
 
 
 def failing(times: int, error: Exception, then: Callable[[], Any]) -> Callable[[], Any]:

@@ -1,5 +1,6 @@
 """The way that puts and steps take past the driver: it says and reads the same, and is prepared anew when it has to be."""
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,16 @@ def test_it_is_prepared_anew_after_everything_was_deallocated(store: PostgresSto
     assert store.put(checkpoint_draft(name="before")).created
     store._link.run(lambda connection: connection.execute("DEALLOCATE ALL"))
     assert store.put(checkpoint_draft(name="after")).created
+
+
+def test_to_prepare_it_anew_leaves_nothing_behind(connection: "psycopg.Connection[Any]") -> None:
+    prepared = Prepared("SELECT 1::bigint")
+    prepared.rows(connection, {})
+    watching = weakref.getweakrefcount(connection)
+    for _ in range(3):
+        connection.execute("DEALLOCATE ALL")
+        prepared.rows(connection, {})
+    assert weakref.getweakrefcount(connection) == watching
 
 
 def test_it_may_have_been_prepared_by_another(

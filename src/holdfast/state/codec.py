@@ -64,7 +64,8 @@ def dump_items(
 ) -> tuple[memoryview, bool]:
     """Return the text of a list's elements, a comma before each, and whether it contains tags.
 
-    ``before`` is the element in front of them, if there is one: the screen may want to know.
+    ``before`` is the element in front of them, if there is one: the screen may want to know. An error
+    has no useful path.
     """
     look = None if screen is None else partial(_look_at_items, screen, name, before)
     # After a zero the first element gets its comma too, without a copy of the text.

@@ -67,8 +67,8 @@ def lay_out(content: Buffer, before: Layout | None, sending: Sending) -> Layout:
         same = Layout(old, _tail(old, view[:start]), before.groups, before.top)
         return append(same, bytes(view[start:]), sending) if start < len(view) else same
     back, end = _matching_back(view, old[front:], start)
-    if not (front or back) and len(view) < MIN_CHUNK:
-        # One small leaf, as most are: what follows would come to the same.
+    if len(old) < 2 and not back and len(view) < MIN_CHUNK:
+        # One small leaf in place of another, as most are: what follows would come to the same.
         tail = bytes(view)
         leaf = Ref(digest_of(tail), 0, 0, len(tail))
         sending.chunks[leaf.digest] = tail

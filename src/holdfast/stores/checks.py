@@ -132,6 +132,7 @@ def _checked_session(draft: NewSession) -> NewSession:
 
 def check_checkpoint(draft: NewCheckpoint) -> NewCheckpoint:
     """Return the draft with a canonical id, or raise."""
+    # Every put comes here: what is usually in order is looked at before anything is called.
     check_session_id(draft.session_id)
     check_name(draft.name)
     if draft.namespace != "":

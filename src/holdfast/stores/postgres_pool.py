@@ -126,8 +126,10 @@ class Connections:
         """Close what is free now, and the rest when it is given back."""
         with self._lock:
             self._closed = True
+            free = self._free[:]
+            self._free.clear()
             self._changed.notify_all()
-        _close_free(self._free, os.getpid())
+        _close_free(free, os.getpid())
 
     def _wait_for_one(self, deadline: float) -> _Free | None:
         """Take what becomes free, or, as None, the place of one that is still to be opened. Under the lock."""
@@ -139,12 +141,12 @@ class Connections:
                 return None
             self._waiting += 1
             try:
-                if not self._changed.wait(deadline - time.monotonic()):
-                    raise PoolTimeout(
-                        f"all {POOL_SIZE} connections are in use, and none became free"
-                    )
+                in_time = self._changed.wait(deadline - time.monotonic())
             finally:
                 self._waiting -= 1
+            # One may have been given back to this thread in the moment in which it gave up.
+            if not (in_time or self._free or self._places):
+                raise PoolTimeout(f"all {POOL_SIZE} connections are in use, and none became free")
         raise PoolClosed("the connections are closed")
 
     def _answers(self, connection: AnyConnection) -> bool:

@@ -89,8 +89,9 @@ class Prepared:
         [result] = connection.wait(execute(connection.pgconn))
         if result.status != _DONE and _sqlstate(result) != _PREPARED_ALREADY:
             raise error_from_result(result)
-        self._known.add(id(connection))
-        weakref.finalize(connection, self._known.discard, id(connection))
+        if id(connection) not in self._known:
+            self._known.add(id(connection))
+            weakref.finalize(connection, self._known.discard, id(connection)).atexit = False
 
     def _send(self, connection: Connection[Any], written: list[bytes | None]) -> PGresult:
         connection.pgconn.send_query_prepared(

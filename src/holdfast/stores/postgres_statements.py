@@ -74,6 +74,7 @@ def put_statement(
     With ``purge_expired`` it removes what has expired in the session and namespace.
     """
     draft = check_checkpoint(draft)
+    created, expires = draft.created_at, draft.expires_at
     rest = {
         "label": draft.label,
         "description": draft.description,
@@ -85,8 +86,8 @@ def put_statement(
         "pack_required": draft.pack_required,
         "not_resumable": not draft.resumable,
         "pinned": draft.pinned,
-        "expires_at": draft.expires_at and _moment(draft.expires_at, "expires_at"),
-        "created_at": draft.created_at and _moment(draft.created_at, "created_at"),
+        "expires_at": None if expires is None else _moment(expires, "expires_at"),
+        "created_at": None if created is None else _moment(created, "created_at"),
         "replace": draft.replace,
         "consumes": draft.consumes,
         "follows": draft.follows,

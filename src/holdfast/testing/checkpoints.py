@@ -297,6 +297,9 @@ class CheckpointContract(Contract):
             {"resumable": None},
             {"git_uncommitted": "no"},
             {"replace": "x"},
+            {"created_at": False},
+            {"created_at": ""},
+            {"expires_at": 0},
         ],
     )
     def test_an_impossible_draft_is_refused_before_anything_is_written(
