@@ -395,7 +395,7 @@ def test_a_state_that_would_fill_the_memory_is_refused(
     zeros = bytes(32 * 1024)
     leaf = Ref(digest_of(zeros), 0, 0, len(zeros))
     for refs in ([Ref(leaf.digest, 0, 0, 1 << 44)], [leaf] * 40_000):
-        payload = write_manifest(b'{"a":{"$t":"ref","v":0}}', b"", [("str", refs)])
+        payload = write_manifest(b'{"a":{"$t":"ref","v":0}}', b"", [("str", len(refs))], refs)
 
         def bomb(row: dict[str, Any], payload: Any = payload) -> None:
             row["payload"] = [payload.manifest, base64.b64encode(payload.refs).decode()]

@@ -124,7 +124,9 @@ def test_plain_text_in_a_sealed_store_is_refused_wherever_it_stands(sealed: Seal
 def test_sealed_content_constructs_no_objects(sealed: SealedStore, tag: str) -> None:
     # Whoever has the key may still be hostile: a tag names a kind of value and never a class.
     owner = sealed.create_session(session())
-    payload = write_manifest(b'{"a":{"$t":"%s","v":["os.system","true"]}}' % tag.encode(), b"", [])
+    payload = write_manifest(
+        b'{"a":{"$t":"%s","v":["os.system","true"]}}' % tag.encode(), b"", [], []
+    )
     draft = checkpoint(owner.id, manifest=payload.manifest, refs=payload.refs)
     id_ = sealed.put(draft).record.id
     with pytest.raises(StateCorrupt, match="unknown tag"):

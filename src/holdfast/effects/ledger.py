@@ -465,7 +465,7 @@ def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:
             text = b""  # the encoder says why
         if 0 < len(text) < INLINE_BYTES:
             # Nothing to take apart: what the encoder would come to, without its walk.
-            return EffectOutcome("done", write_manifest(text, b"", ()).manifest)
+            return EffectOutcome("done", write_manifest(text, b"", (), ()).manifest)
     encoded = StateEncoder(screen=screen).encode({RESULT: result})
     return EffectOutcome("done", encoded.manifest, encoded.refs, encoded.chunks)
 

@@ -27,7 +27,7 @@ that was damaged or parted from its references is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,17 +56,15 @@ class Manifest:
 
 
 def write_manifest(
-    state: bytes, context: bytes, sequences: Iterable[tuple[str, list[Ref]]]
+    state: bytes, context: bytes, sequences: Sequence[tuple[str, int]], refs: Iterable[Ref]
 ) -> Payload:
-    """Put the texts of state and context (empty if there is none) and their sequences together."""
-    table: list[tuple[str, int]] = []
-    top: list[Ref] = []
-    for kind, refs in sequences:
-        table.append((kind, len(refs)))
-        top += refs
-    packed = pack_refs(top)
+    """Put the texts of state and context (empty if there is none) and their sequences together.
+
+    Each sequence says what it is and how many of the references are its own.
+    """
+    packed = pack_refs(refs)
     around = b',"context":' + context if context else b""
-    text = b'{"v":%d,"seqs":%s,"state":%s%s}' % (FORMAT, orjson.dumps(table), state, around)
+    text = b'{"v":%d,"seqs":%s,"state":%s%s}' % (FORMAT, orjson.dumps(sequences), state, around)
     return Payload(_sealed(text, packed).decode(), packed)
 
 

@@ -25,7 +25,7 @@ from holdfast.state.document import seal_of, write_manifest
 from holdfast.state.known import KnownList, NoRoom
 from holdfast.state.plain import is_plain
 from holdfast.state.reader import MAX_STATE_BYTES, UNSUSPECTED, large_values
-from holdfast.state.refs import ReadChunks
+from holdfast.state.refs import ReadChunks, Ref
 from holdfast.state.screen import Screen
 from holdfast.state.sequence import (
     Layout,
@@ -45,6 +45,8 @@ MAX_SEQUENCES: Final = 256
 REMEMBERED_BYTES: Final = 8 * 1024 * 1024
 # So many elements before the new ones of a list are shown to a screen.
 _LOOK_BACK: Final = 32
+# About the memory of a leaf's reference.
+_LEAF_BYTES: Final = 200
 _BYTES_TAG: Final = len('{"$t":"bytes","v":""}')
 
 Keys: TypeAlias = tuple[str, ...]
@@ -82,7 +84,8 @@ _NOTHING_KNOWN: Final = _Memory({}, INLINE_BYTES, "")
 class EncodedState(NamedTuple):
     """What a put stores for a state. ``size_bytes`` is the length of the state's JSON text.
 
-    ``continues`` is the seal of the state with which it was compared, if there was one.
+    ``continues`` is the seal of the state with which it was compared, if there was one. To recognise
+    this one's large values next time takes about ``remembered_bytes`` of memory.
     """
 
     manifest: str
@@ -91,21 +94,8 @@ class EncodedState(NamedTuple):
     expects: tuple[bytes, ...]
     size_bytes: int
     memory: _Memory
+    remembered_bytes: int
     continues: str
-
-    @property
-    def remembered_bytes(self) -> int:
-        """About how much memory it takes to recognise this state's large values next time."""
-        return sum(map(_cost, self.memory.sequences.values()))
-
-
-def _cost(sequence: _Sequence) -> int:
-    """Return about how many bytes a remembered value takes, its cuts included."""
-    known = sequence.known
-    size = len(sequence.layout.tail or b"") + 200 * len(sequence.layout.leaves)
-    if isinstance(known, KnownList):
-        return size + known.cost + sequence.json_bytes
-    return size + (sys.getsizeof(known) if known is not None else 0)
 
 
 class StateEncoder:
@@ -193,9 +183,12 @@ class _Encoding:
         self.inline = memory.inline
         self.continues = memory.seal
         self.fresh: dict[Keys, _Sequence] = {}
+        self.table: list[tuple[str, int]] = []
+        self.top: list[Ref] = []
         self.sending = Sending()
         self.hidden = 0  # JSON bytes that placeholders stand for, less the placeholders' own
         self.budget = REMEMBERED_BYTES
+        self.cut_bytes = 0  # what it takes to remember where large values were cut
         self.content_bytes = 0
         self.max_bytes = max_bytes
 
@@ -206,9 +199,7 @@ class _Encoding:
         around = b""
         if context:
             around = self.dict_(context, ("context",), MAX_DEPTH, root_inline)[0]
-        payload = write_manifest(
-            root, around, [(seq.kind, seq.layout.top) for seq in self.fresh.values()]
-        )
+        payload = write_manifest(root, around, self.table, self.top)
         sending = self.sending
         return EncodedState(
             manifest=payload.manifest,
@@ -217,6 +208,7 @@ class _Encoding:
             expects=tuple(sending.named - sending.chunks.keys()),
             size_bytes=size,
             memory=_Memory(self.fresh, self.inline, seal_of(payload.manifest)),
+            remembered_bytes=REMEMBERED_BYTES - self.budget + self.cut_bytes,
             continues=self.continues,
         )
 
@@ -299,7 +291,8 @@ class _Encoding:
             ):
                 return self.grown_list(value, keys, room, old, old.known, source), True
         known = self.outlined(value, None, source)
-        items, tags = self.items(value, 0, keys, room, source)
+        plain = value if source is None else source.run(value, 0)
+        items, tags = dump_items(plain, room, screen=self.screen, name=keys[-1])
         size = len(items) + 1
         if size < self.inline:
             return b"".join((b"[", items[1:], b"]")), tags
@@ -321,26 +314,16 @@ class _Encoding:
         if len(value) == len(before):
             return self.add(keys, _Sequence("list", layout, size, self.remembered(before, size)))
         known = self.outlined(value, before, source)
-        items, tags = self.items(value, len(before), keys, room, source)
+        start = len(before)
+        new = value[start:] if source is None else source.run(value[start:], start)
+        items, tags = dump_items(
+            new, room, screen=self.screen, name=keys[-1], before=(value[start - 1],)
+        )
         layout = append(layout, bytes(items), self.sending)
         size += len(items)
         if tags:
             return self.add(keys, _Sequence("list+", layout, size))
         return self.add(keys, _Sequence("list", layout, size, self.remembered(known, size)))
-
-    def items(
-        self,
-        values: list[Any],
-        start: int,
-        keys: Keys,
-        room: int,
-        source: TranslatedList | None,
-    ) -> tuple[memoryview, bool]:
-        """Return the text of the elements of a list from ``start`` on."""
-        new = values[start:] if start else values
-        plain = new if source is None else source.run(new, start)
-        before = tuple(values[start - 1 : start]) if start else ()
-        return dump_items(plain, room, screen=self.screen, name=keys[-1], before=before)
 
     def stored_list(self, value: StoredList, keys: Keys, room: int) -> bytes:
         """Refer to a list that is stored already, and add what is new."""
@@ -398,13 +381,17 @@ class _Encoding:
         number = len(self.fresh)
         if number == MAX_SEQUENCES:
             raise _TooManySequences
-        for ref in sequence.layout.top:
+        layout = sequence.layout
+        for ref in layout.top:
             self.content_bytes += ref.length
             self.sending.named.add(ref.digest)
         if self.content_bytes > self.max_bytes:
             raise _TooLarge(f"{self.content_bytes} bytes or more")
         placeholder = b'{"$t":"ref","v":%d}' % number
         self.fresh[keys] = sequence
+        self.table.append((sequence.kind, len(layout.top)))
+        self.top += layout.top
+        self.cut_bytes += len(layout.tail or b"") + _LEAF_BYTES * len(layout.leaves)
         self.hidden += sequence.json_bytes - len(placeholder)
         return placeholder
 

@@ -222,15 +222,19 @@ def session_document(draft: NewSession) -> str:
     return _json(_session(draft))
 
 
-@understood
 def parse_put(answer: str, draft: NewCheckpoint) -> PutResult:
     """Read what `put_statement` answers: what was stored already, or what became of the draft."""
-    if answer.startswith("{"):
-        stored = stored_record(orjson.loads(answer))
+    if type(answer) is not str or answer.startswith("{"):
+        stored = _stored(answer)
         return PutResult(lambda: stored, created=False)
     removed, _, decided = answer.partition("\n")
     made = partial(_created, decided, draft)
     return PutResult(made, created=True, removed=tuple(removed.split()))
+
+
+@understood
+def _stored(answer: str) -> CheckpointRecord:
+    return stored_record(orjson.loads(answer))
 
 
 @understood
