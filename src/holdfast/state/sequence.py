@@ -49,7 +49,7 @@ class Layout:
 
 
 class Sending:
-    """What a save sends for all its sequences: new chunks, and the digests that its new indexes name."""
+    """What a save sends for all its sequences: the new chunks, and every digest that it names."""
 
     __slots__ = ("chunks", "named")
 

@@ -97,8 +97,7 @@ def put_statement(
     }
     # What is not there costs the server nothing to read.
     said = {key: value for key, value in rest.items() if value is not None and value is not False}
-    digests = sorted(draft.chunks)
-    data = [bytes(draft.chunks[digest]) for digest in digests]
+    digests, data = sorted_chunks(draft.chunks)
     metadata, session = draft.metadata, draft.session
     params = {
         "tenant": tenant,
@@ -148,7 +147,9 @@ def put_writes_statement(
     check_fence(fence)
     for write in writes:
         check_write(write)
-    digests, data = sorted_chunks([write.chunks for write in writes])
+    digests, data = sorted_chunks(
+        {digest: data for write in writes for digest, data in write.chunks.items()}
+    )
     expects = {digest for write in writes for digest in write.expects}.difference(digests)
     params = {
         "tenant": sums.tenant,
@@ -274,7 +275,7 @@ def _created(decided: str, draft: NewCheckpoint) -> CheckpointRecord:
 def outcome_params(outcome: EffectOutcome) -> dict[str, Any]:
     """Return what ``effects.begin`` and ``effects.finish`` are told of an outcome."""
     # Most effects bring no chunks, and an empty array takes longer to send than none.
-    digests, data = sorted_chunks([outcome.chunks]) if outcome.chunks else (None, None)
+    digests, data = sorted_chunks(outcome.chunks) if outcome.chunks else (None, None)
     return {
         "status": outcome.status,
         "result": outcome.manifest,
@@ -344,11 +345,10 @@ def _ages(trim: Trim) -> dict[str, float]:
     }
 
 
-def sorted_chunks(sets: Sequence[Mapping[bytes, Buffer]]) -> tuple[list[bytes], list[bytes]]:
-    """Return all chunks, each once, sorted by digest as two lists."""
-    merged = {digest: data for chunks in sets for digest, data in chunks.items()}
-    digests = sorted(merged)
-    return digests, [bytes(merged[digest]) for digest in digests]
+def sorted_chunks(chunks: Mapping[bytes, Buffer]) -> tuple[list[bytes], list[bytes]]:
+    """Return chunks sorted by digest, as two lists."""
+    digests = sorted(chunks)
+    return digests, [bytes(chunks[digest]) for digest in digests]
 
 
 def _document(document: Mapping[str, Any] | None) -> orjson.Fragment | None:

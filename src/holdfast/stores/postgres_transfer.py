@@ -95,7 +95,7 @@ class PostgresTransfer(PostgresEffects):
         return {bytes(row[0]) for row in self._link.rows(statement, again=True)}
 
     def stage_chunks(self, chunks: Mapping[bytes, Buffer]) -> None:
-        digests, data = sorted_chunks([chunks])
+        digests, data = sorted_chunks(chunks)
         statement = self._statement("postgres.transfer.stage", digests=digests, data=data)
         self._link.rows(statement, again=True)
 
@@ -114,7 +114,7 @@ class PostgresTransfer(PostgresEffects):
         def add(connection: AnyConnection) -> SessionRecord:
             with connection.transaction():
                 self._ask(connection, "postgres.lock_tenant")
-                digests, data = sorted_chunks([indexes])
+                digests, data = sorted_chunks(indexes)
                 session = self._add_owner(connection, copy)
                 self._ask(
                     connection,
