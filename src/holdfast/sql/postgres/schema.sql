@@ -132,8 +132,12 @@ CREATE TABLE holdfast.session_checkpoints (
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     restored_at      timestamptz,
-    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE,
+    -- Both are looked at when the transaction ends. To look is to lock, and all threads of a saver share one
+    -- agent: the shorter each holds it, the fewer have to be written down as holding it together.
+    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE
+        DEFERRABLE INITIALLY DEFERRED,
     FOREIGN KEY (tenant, agent_id) REFERENCES holdfast.agents (tenant, id)
+        DEFERRABLE INITIALLY DEFERRED
 );
 
 -- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
@@ -1930,4 +1934,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:5ea36ca0f52bebb44175e2f630016c366719faca09d87a254ce9a414316e6047');
+    (1, 'sha256:a2c7f5cc27b5822b7fcd9701063925855a06029ab5b88eacf8dd8b47af782442');
