@@ -41,6 +41,7 @@ from holdfast.model import Payload
 from holdfast.sessions.portable import verify_bundle
 from holdfast.state import StateEncoder
 from tests.bundle.conftest import Open, work
+from tests.fuzz.shapes import reshaped
 
 BAD = (NotABundle, BundleRefused, BundleCorrupt, BundleTooNew)
 
@@ -308,6 +309,24 @@ def test_a_manifest_that_says_something_else_is_refused(
 ) -> None:
     (tmp_path / "odd.tar").write_bytes(sealed(parts_of(whole), **changes))
     refuse(target, tmp_path / "odd.tar", BundleRefused)
+
+
+def test_a_manifest_of_any_other_shape_is_refused(
+    whole: bytes, target: SessionManager, tmp_path: Path
+) -> None:
+    parts = parts_of(whole)
+    path = tmp_path / "odd.tar"
+    # A checkpoint may come without its files.
+    manifest = re.sub(rb'"tree": "\w+"', b'"tree": null', parts[names.MANIFEST])
+    for shape in sorted({reshaped(manifest, Random(seed)) for seed in range(400)}):
+        try:
+            text = canonical(orjson.loads(shape))
+        except orjson.JSONDecodeError:
+            text = shape  # half a character, which has no other form
+        if text == manifest:
+            continue
+        path.write_bytes(joined({**parts, names.START: opening(text), names.MANIFEST: text}))
+        refuse(target, path, *BAD, SnapshotCorrupt)
 
 
 def _rows(parts: dict[str, bytes], name: str, change: Callable[[dict[str, Any]], Any]) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import Final
 
 from tests.fuzz.contract import (
@@ -25,6 +26,8 @@ from tests.fuzz.runs import FOUND, Runs
 
 # What Python, the packages and the counters of coverage take before a decoder takes anything.
 _RESTING_MEGABYTES: Final = 160
+# This part of all inputs is made by giving documents another shape, the rest by changing bytes.
+_RESHAPED: Final = 0.25
 # With --until, so often another decoder gets its turn.
 _SLOT: Final = 300
 
@@ -91,7 +94,18 @@ def fuzz(name: str, seconds: int) -> None:
         f"-artifact_prefix={kept}/",
         "-print_final_stats=1",
     )
-    atheris.Setup([name, *limits, str(found), str(kept)], lambda data: hold_to(target, data))
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        chance = Random(seed)
+        if chance.random() < _RESHAPED:
+            return target.reshape(data, chance)[:most]
+        return bytes(atheris.Mutate(data, most))
+
+    atheris.Setup(
+        [name, *limits, str(found), str(kept)],
+        lambda data: hold_to(target, data),
+        custom_mutator=mutate,
+    )
     atheris.Fuzz()
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from holdfast.errors import HoldfastError
+from tests.fuzz.shapes import reshaped
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 LARGEST_INPUT: Final = 64 << 10
@@ -23,12 +25,16 @@ SECONDS_FOR_ONE: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One decoder. ``may_raise`` are its own errors where these are not Holdfast's."""
+    """One decoder. ``may_raise`` are its own errors where these are not Holdfast's.
+
+    ``reshape`` gives the documents in an input another shape, and keeps what has to fit around them.
+    """
 
     name: str
     decode: Callable[[bytes], object]
     seeds: Callable[[], Iterable[bytes]]
     may_raise: tuple[type[Exception], ...] = ()
+    reshape: Callable[[bytes, Random], bytes] = reshaped
 
     @property
     def kept(self) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -151,7 +152,11 @@ def read_hook(data: bytes) -> None:
         prompt_of(event)
         planned_tasks(event)
         needs_nothing(event)
-        orjson.dumps(line_of(event, use_of(event, ["mcp__*"])))
+        line = line_of(event, use_of(event, ["mcp__*"]))
+        if line is not None:
+            # As the journal has it.
+            again = json.loads(json.dumps(line))
+            assert all(os.fsencode(path) for path in paths_in(again))
 
 
 def hook_seeds() -> Iterator[bytes]:
@@ -259,7 +264,7 @@ def read_desk(data: bytes) -> None:
     file_of("desk/.agents/hooks/codex-s.jsonl", data)
     desk.read_note()
     for line in desk.peek():
-        paths_in(line)
+        assert all(os.fsencode(path) for path in paths_in(line))
 
 
 HANDOFF: Final = b"""# Handoff\r

@@ -11,10 +11,11 @@ import hashlib
 import io
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import orjson
@@ -46,6 +47,7 @@ from holdfast.state.refs import (
 from holdfast.stores.compression import pack, unpack
 from holdfast.stores.memory import MemoryStore
 from tests.fuzz.contract import MEMORY_LIMIT, Target
+from tests.fuzz.shapes import reshaped
 from tests.state.test_hostile import TAGS
 
 PART: Final = b"\n--\n"
@@ -222,16 +224,30 @@ def _resealed(data: bytes) -> bytes:
         lines = parts[names.CHECKPOINTS].splitlines()
         for said, line in zip(manifest["checkpoints"], lines, strict=False):
             row = rows.CHECKPOINTS.read(line, session_id="s", agent_id="a", seq=0)
-            said |= {"state": payload_digest(row[1]["payload"]), "name": row[0].name}
+            if isinstance(said, dict):
+                said |= {"state": payload_digest(row[1]["payload"]), "name": row[0].name}
         text = canonical(manifest)
-        parts |= {names.START: opening(text), names.MANIFEST: text}
-        whole = (
-            header(name, len(part)) + part + bytes(padding(len(part)))
-            for name, part in parts.items()
-        )
-        return b"".join(whole) + bytes(1024)
+        return archive_of(parts | {names.START: opening(text), names.MANIFEST: text})
     except (KeyError, TypeError, ValueError, AttributeError, HoldfastError):
         return data
+
+
+def archive_of(parts: Mapping[str, bytes]) -> bytes:
+    """Return the archive that has these parts."""
+    whole = (
+        header(name, len(part)) + part + bytes(padding(len(part))) for name, part in parts.items()
+    )
+    return b"".join(whole) + bytes(1024)
+
+
+def reshaped_bundle(data: bytes, chance: Random) -> bytes:
+    """Return a bundle in one of whose documents one value is another."""
+    parts = parts_of(data)
+    texts = [name for name in (names.MANIFEST, *names.TEXTS) if parts.get(name)]
+    if not texts:
+        return data
+    name = chance.choice(texts)
+    return archive_of(parts | {name: reshaped(parts[name], chance)})
 
 
 # In memory where that can be: nothing here has to outlast anything.
@@ -302,9 +318,12 @@ TARGETS: Final = (
     Target("document", load_document, lambda: [b"{}", *(orjson.dumps({"x": tag}) for tag in TAGS)]),
     Target("envelope", read_envelope, lambda: [_envelopes.seal(b"content", "tenant", "place")]),
     Target("keys", read_keys, lambda: [_ring.text().encode(), _ring.rotated().text().encode()]),
-    Target("bundle", read_bundle, lambda: [small_bundle()]),
+    Target("bundle", read_bundle, lambda: [small_bundle()], reshape=reshaped_bundle),
     Target(
-        "sealed-bundle", read_sealed_bundle, lambda: [_in_seals(small_bundle()), small_bundle()]
+        "sealed-bundle",
+        read_sealed_bundle,
+        lambda: [_in_seals(small_bundle()), small_bundle()],
+        reshape=reshaped_bundle,
     ),
     Target("bundle-rows", read_rows, row_seeds),
 )

@@ -161,6 +161,36 @@ def test_the_checkpoint_before_an_edit_holds_what_is_dirty_and_git_is_not_touche
     assert git(project, "diff", "--cached", "--name-only") == "staged.py\n"
 
 
+def test_a_path_that_no_file_can_have_does_not_keep_the_turn_from_being_saved(
+    agent: Agent, manager: SessionManager
+) -> None:
+    agent.start()
+    # Agents cut texts by their length, through the middle of a character too.
+    half = {"tool_name": "Edit", "tool_input": {"file_path": "src/\ud83d"}}
+    (agent.project / "app.py").write_text("2\n")
+    agent("PreToolUse", **half)
+    (agent.project / "app.py").write_text("3\n")
+    agent("PostToolUse", **half)
+    agent("Stop")
+    assert agent.err == ""
+
+    before_it, turn = checkpoints(manager)[-2:]
+    assert manager.read_file(before_it, "app.py") == b"2\n"
+    assert manager.read_file(turn, "app.py") == b"3\n"
+    assert turn.description == "turn ended: Edit"
+
+
+def test_a_journal_with_such_a_path_is_read(agent: Agent, manager: SessionManager) -> None:
+    agent.start()
+    [note] = (agent.project / ".agents" / "hooks").glob("*.json")
+    line = {"tool": "Edit", "paths": [f"{agent.project}/\ud83d", ""]}
+    note.with_suffix(".jsonl").write_text(json.dumps(line) + "\n")
+    (agent.project / "app.py").write_text("2\n")
+    agent("Stop")
+    assert agent.err == ""
+    assert manager.read_file(checkpoints(manager)[-1], "app.py") == b"2\n"
+
+
 def test_a_turn_is_saved_with_its_prompt_and_what_was_done(
     agent: Agent, manager: SessionManager
 ) -> None:

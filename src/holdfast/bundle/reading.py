@@ -325,7 +325,7 @@ def _checked(manifest: _Manifest) -> _Manifest:
     if type(manifest.file_bytes) is not int or manifest.file_bytes < 0:
         raise ValueError("the size of files is no number")
     for one in manifest.members:
-        if {key: type(value) for key, value in one.items()} != _MEMBER:
+        if _kinds(one) != _MEMBER:
             raise ValueError("a part is not described as parts are")
     parts = [one["name"] for one in manifest.members]
     ends = [names.FILES] if parts[-1:] == [names.FILES] else []
@@ -333,9 +333,13 @@ def _checked(manifest: _Manifest) -> _Manifest:
     if parts != [*names.TEXTS, *map(names.chunks_name, range(1, lists + 1)), *ends]:
         raise ValueError("it has a part that no bundle has, or lacks one that every bundle has")
     for one in manifest.checkpoints:
-        kinds = {key: type(value) for key, value in one.items()}
-        if kinds | {"tree": str} != _CHECKPOINT or kinds["tree"] not in (str, type(None)):
+        if _kinds(one) not in (_CHECKPOINT, _CHECKPOINT | {"tree": type(None)}):
             raise ValueError("a checkpoint is not described as checkpoints are")
         if one["tree"] is not None:
             check_commit(one["tree"], "tree")
     return manifest
+
+
+def _kinds(given: object) -> dict[str, type]:
+    """Return the types of what an object has by name; of anything else, that it has nothing."""
+    return {key: type(value) for key, value in given.items()} if isinstance(given, dict) else {}

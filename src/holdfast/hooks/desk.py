@@ -213,7 +213,15 @@ class _Holding:
 def paths_in(line: dict[str, Any]) -> list[str]:
     """Return the paths that a line of the journal tells of."""
     paths = line.get("paths")
-    return [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else []
+    return [one for one in paths if is_path(one)] if isinstance(paths, list) else []
+
+
+def is_path(value: object) -> bool:
+    """Tell whether a file can have this path. Half of a character, as in a text cut by its length, is in none."""
+    try:
+        return isinstance(value, str) and value != "" and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 def _lock(handle: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from holdfast.hooks.agents import CHANGES, EDITS, READS
+from holdfast.hooks.desk import is_path
 from holdfast.hooks.events import Event, clean
 
 TYPE_CHECKING = False
@@ -69,7 +70,7 @@ def _paths(event: Event, given: dict[str, Any]) -> list[str]:
             ]
     base = event.cwd or os.sep
     absolute = (os.path.normpath(os.path.join(base, one)) for one in found if one.strip("\0"))
-    return [one for one in dict.fromkeys(absolute) if "\0" not in one][:_MOST_PATHS]
+    return [one for one in dict.fromkeys(absolute) if is_path(one)][:_MOST_PATHS]
 
 
 def _detail(event: Event, given: dict[str, Any], paths: list[str]) -> str:
