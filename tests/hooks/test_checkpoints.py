@@ -180,6 +180,14 @@ def test_a_path_that_no_file_can_have_does_not_keep_the_turn_from_being_saved(
     assert turn.description == "turn ended: Edit"
 
 
+def test_a_tool_may_have_any_name(agent: Agent, manager: SessionManager) -> None:
+    agent.start()
+    (agent.project / "app.py").write_text("2\n")
+    agent("PreToolUse", tool_name="a\0b\ud83d", tool_input={})
+    assert agent.err == ""
+    assert checkpoints(manager)[-1].description == "before a\\x00b\\ud83d"
+
+
 def test_a_journal_with_such_a_path_is_read(agent: Agent, manager: SessionManager) -> None:
     agent.start()
     [note] = (agent.project / ".agents" / "hooks").glob("*.json")

@@ -126,3 +126,12 @@ def test_the_messages_of_opencode_come_with_the_event(session: Session) -> None:
     ]
     assert "Do the work" in said(whole)
     assert "All done." in said(whole)
+
+
+def test_a_message_with_half_a_character_in_it_is_kept_with_the_others(session: Session) -> None:
+    messages = json.loads((RECORDED / "opencode" / "finished.json").read_bytes())
+    messages[1]["parts"].append({"type": "text", "text": "cut \ud83d", "of": 2**70})
+
+    kept = read({}, "opencode", session, messages=messages)["conversation_history"]
+
+    assert [json.loads(line_of(item)) for item in kept] == messages

@@ -68,7 +68,7 @@ class Event:
     @property
     def tool(self) -> str:
         """The tool's name as the agent calls it."""
-        return self.text("tool_name")[:_NAME_CHARACTERS]
+        return clean(self.text("tool_name"), _NAME_CHARACTERS)
 
     @property
     def tool_input(self) -> dict[str, Any]:

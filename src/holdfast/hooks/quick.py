@@ -76,7 +76,7 @@ def line_of(event: Event, use: Use) -> dict[str, Any] | None:
     if use.does == READS:
         tasks = planned_tasks(event)
         return {"tasks": tasks} if tasks else None
-    line: dict[str, Any] = {"tool": clean(event.tool, 100), "detail": use.detail}
+    line: dict[str, Any] = {"tool": event.tool, "detail": use.detail}
     if use.does == EDITS:
         line["paths"] = use.paths
     else:

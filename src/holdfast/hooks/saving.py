@@ -157,7 +157,7 @@ class Saving:
         steps = [_step(line) for line in lines if line.get("tool")]
         done: dict[str, Any] = {"event": event.kind, "agent": event.agent}
         if event.tool:
-            done["tool"] = clean(event.tool, 100)
+            done["tool"] = event.tool
         if use is not None and use.detail:
             done["detail"] = use.detail
         if prompt := self.note.get("prompt"):

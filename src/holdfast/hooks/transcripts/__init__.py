@@ -8,6 +8,7 @@ only what came since is read, and added to a list of which nothing else is.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from hashlib import sha256
@@ -106,12 +107,20 @@ def _extend(where: dict[str, Any], path: str, form: str, session: Session) -> No
 def _replace(where: dict[str, Any], messages: list[Any], form: str) -> None:
     """Take over a conversation that comes with the event, whole, because messages change in it."""
     place: Place = forms(form).place
-    lines = [orjson.dumps(one) for one in messages if isinstance(one, dict)]
+    lines = [_line(one) for one in messages if isinstance(one, dict)]
     digest = sha256(b"\n".join(lines)).hexdigest()
     known = where.get(TRANSCRIPT)
     if not isinstance(known, dict) or known.get("digest") != digest:
         where[HISTORY] = [item_of(line, place) for line in lines]
         where[TRANSCRIPT] = {"format": form, "digest": digest}
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(message)
+    except TypeError:
+        # Half a character, as where a text was cut by its length, or a number of more than 64 bits.
+        return json.dumps(message, separators=(",", ":")).encode()
 
 
 def forms(form: str) -> Any:
