@@ -61,18 +61,18 @@ class Sending:
 def lay_out(content: Buffer, before: Layout | None, sending: Sending) -> Layout:
     """Cut ``content``, reusing the leaves of an earlier layout where they still fit."""
     view = memoryview(content)
+    if len(view) < MIN_CHUNK and (before is None or _is_other_leaf(before, view)):
+        # One small leaf, or one in place of another, as most are: what follows would come to the same.
+        tail = bytes(view)
+        leaf = Ref(digest_of(tail), 0, 0, len(tail))
+        sending.chunks[leaf.digest] = tail
+        return Layout([leaf], tail, [], [leaf])
     old = before.leaves if before is not None else []
     front, start = _matching_front(view, old)
     if before is not None and front == len(old):
         same = Layout(old, _tail(old, view[:start]), before.groups, before.top)
         return append(same, bytes(view[start:]), sending) if start < len(view) else same
     back, end = _matching_back(view, old[front:], start)
-    if len(old) < 2 and not back and len(view) < MIN_CHUNK:
-        # One small leaf in place of another, as most are: what follows would come to the same.
-        tail = bytes(view)
-        leaf = Ref(digest_of(tail), 0, 0, len(tail))
-        sending.chunks[leaf.digest] = tail
-        return Layout([leaf], tail, [], [leaf])
     writer = _Writer(known={ref.digest for ref in old})
     between = _cut_between(writer, view[start:end], old[front : len(old) - back])
     leaves = [*old[:front], *between, *old[len(old) - back :]]
@@ -115,6 +115,18 @@ def append(before: Layout, new: bytes, sending: Sending) -> Layout:
     sending.chunks |= writer.chunks
     same = min(len(leaves) - 1, len(before.leaves))
     return _indexed(leaves, _tail(leaves, memoryview(tail)), before, same, sending)
+
+
+def _is_other_leaf(before: Layout, content: memoryview) -> bool:
+    """Tell whether a single leaf, whose bytes are known, is no part of ``content`` at either end.
+
+    To compare bytes ends at the first that differs, where to compare digests is to hash all of them.
+    """
+    known = before.tail
+    if len(before.leaves) != 1 or not known or len(known) != before.leaves[0].length:
+        return False
+    size = len(known)
+    return content[:size] != known and content[-size:] != known
 
 
 class _Writer:
