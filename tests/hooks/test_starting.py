@@ -439,3 +439,20 @@ def test_an_agent_without_an_id_is_another_one_in_another_project(project: Path)
     for place in (project, below):
         Agent(place, "", kind="my-script")("session.start")
         assert (place / ".agents" / "sessions.db").exists()
+
+
+@pytest.mark.parametrize(
+    "odd", [{"steps": True, "prompt": 7}, {"steps": [1, {}, {"tool": "Bash"}], "prompt": []}, 5]
+)
+def test_what_others_wrote_where_hooks_do_keeps_nobody_from_starting(
+    odd: object, project: Path, manager: SessionManager
+) -> None:
+    with manager.create_session("implementer") as session:
+        session.save_checkpoint("one", state={}, metadata={"hook": odd})
+        manager.store.update_session(session.id, status="interrupted")
+
+    agent = Agent(project)
+    told = agent.start()
+
+    assert session.id in told
+    assert agent.err == ""

@@ -25,23 +25,32 @@ def brief_of(manager: SessionManager, session_id: str, root: str, max_tokens: in
 
 def _under_way(session: Session, root: str) -> str:
     """Say what was asked for last and done since, from the checkpoints and the journal of the hooks."""
-    prompt: Any = None
+    prompt = ""
     steps: list[dict[str, Any]] = []
     for checkpoint in session.list_checkpoints(limit=_STEPS):
         done = (checkpoint.metadata or {}).get(HOOK)
         if isinstance(done, dict):
-            prompt = prompt or done.get("prompt")
-            steps = [*done.get("steps", ()), *steps]
+            prompt = prompt or _text(done.get("prompt"))
+            steps = [*_steps(done.get("steps")), *steps]
     agent, _, session_id = str(session.metadata.get(AGENT_SESSION, "")).partition(":")
     if session_id:
         for line in Desk(root, agent, session_id).peek():
-            prompt = line.get("prompt") or prompt
-            if line.get("tool"):
-                steps.append(line)
+            prompt = _text(line.get("prompt")) or prompt
+            steps += _steps([line])
     lines = [f"The last request was: “{clean(prompt, 300)}”"] if prompt else []
     if steps:
         lines += ["The last steps were:", *(f"- {_step(one)}" for one in steps[-_STEPS:])]
     return clean("\n".join(lines), _CHARACTERS)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _steps(given: object) -> list[dict[str, Any]]:
+    """Return what can be told of; metadata may come from elsewhere, in a bundle."""
+    listed = given if isinstance(given, list) else []
+    return [one for one in listed if isinstance(one, dict) and one.get("tool")]
 
 
 def _step(step: dict[str, Any]) -> str:

@@ -160,7 +160,7 @@ class Saving:
             done["tool"] = event.tool
         if use is not None and use.detail:
             done["detail"] = use.detail
-        if prompt := self.note.get("prompt"):
+        if (prompt := self.note.get("prompt")) and isinstance(prompt, str):
             done["prompt"] = prompt
         if steps:
             done["steps"] = steps[-_STEPS:]
