@@ -180,6 +180,19 @@ def test_a_path_that_no_file_can_have_does_not_keep_the_turn_from_being_saved(
     assert turn.description == "turn ended: Edit"
 
 
+@pytest.mark.parametrize("odd", [True, [1], {"a": 1}], ids=str)
+def test_a_note_that_somebody_else_wrote_keeps_nothing_from_being_saved(
+    odd: object, agent: Agent, manager: SessionManager
+) -> None:
+    agent.start()
+    [note] = (agent.project / ".agents" / "hooks").glob("*.json")
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"read_only": odd}))
+    (agent.project / "app.py").write_text("2\n")
+    agent.before_edit("app.py")
+    assert agent.err == ""
+    assert manager.read_file(checkpoints(manager)[-1], "app.py") == b"2\n"
+
+
 def test_a_tool_may_have_any_name(agent: Agent, manager: SessionManager) -> None:
     agent.start()
     (agent.project / "app.py").write_text("2\n")

@@ -33,11 +33,11 @@ def settled(event: Event, root: str) -> bool:
         return _noted(desk, {"prompt": prompt_of(_written_down(event, root))})
     if event.kind == AFTER_TOOL:
         event = _written_down(event, root)
-        line = line_of(event, use_of(event, _read_only(desk)))
+        line = line_of(event, use_of(event, _read_only(desk.read_note())))
         return line is None or _noted(desk, line)
     if event.kind == BEFORE_TOOL:
         note = desk.read_note()
-        use = use_of(event, note.get("read_only") or ())
+        use = use_of(event, _read_only(note))
         if use.does == READS:
             return True
         if not _nothing_to_save(desk, note, use):
@@ -97,9 +97,9 @@ def _noted(desk: Desk, line: dict[str, Any]) -> bool:
     return True
 
 
-def _read_only(desk: Desk) -> list[str]:
-    found = desk.read_note().get("read_only")
-    return found if isinstance(found, list) else []
+def _read_only(note: dict[str, Any]) -> list[str]:
+    found = note.get("read_only")
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def _nothing_to_save(desk: Desk, note: dict[str, Any], use: Use) -> bool:
