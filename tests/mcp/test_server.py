@@ -21,9 +21,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from holdfast import SessionManager
+from holdfast.errors import InvalidIdentifier
 from holdfast.integrations.mcp.place import Place
 from holdfast.integrations.mcp.server import build_server
-from holdfast.integrations.mcp.tools import NAMES
+from holdfast.integrations.mcp.tools import NAMES, Tools
 from holdfast.leases import AGENT_PROCESS
 
 ROOT = Path(__file__).parents[2]
@@ -287,6 +288,14 @@ def test_what_is_not_there_is_said_in_words_that_a_model_can_use(project: Path) 
         )
 
     drive(in_process(project), scenario)
+
+
+@pytest.mark.parametrize("path", ["\ud83d", "a\udcff", "nowhere"], ids=ascii)
+def test_a_path_that_nothing_has_is_named_however_it_is_spelt(path: str, project: Path) -> None:
+    tools = Tools(Place(project_dir=project))
+    tools.save_checkpoint("one", state={})
+    with pytest.raises(InvalidIdentifier, match="neither the checkpoint nor the project has"):
+        tools.rollback("one", paths=[path])
 
 
 def test_a_large_state_is_shown_part_by_part(project: Path) -> None:

@@ -262,7 +262,11 @@ def as_document(git: GitState) -> Mapping[str, Any]:
 
 def readable(path: str) -> str:
     """Return a path fit for text and JSON: what is no UTF-8 is spelled out."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        # No file has such a name, but somebody may ask for one.
+        return path.encode("utf-8", "backslashreplace").decode()
 
 
 def _readable(paths: str | tuple[str, str]) -> str | list[str]:
