@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+import stat
 from pathlib import Path
 
 import pytest
 
 from holdfast import Workspace
+from holdfast.errors import InvalidIdentifier
 from holdfast.workspace.base import Limits
 from holdfast.workspace.paths import batches, fits, folders_of, join, lines, parents, split, within
 
@@ -62,6 +65,35 @@ def test_included_files_come_and_go_however_their_directory_is_spelled(
     assert "dist/second" in workspace.files(workspace.snapshot().commit)
     workspace.restore(snapshot.commit)
     assert [one.name for one in (tmp_path / "dist").iterdir()] == ["first"]
+
+
+@pytest.mark.parametrize("path", ["src/\ud83d", "nul\0"], ids=ascii)
+def test_what_no_file_can_be_called_is_refused_before_a_capture_is_told_of_it(
+    tmp_path: Path, path: str
+) -> None:
+    with pytest.raises(InvalidIdentifier):
+        Limits(include=(path,))
+    with pytest.raises(InvalidIdentifier):
+        Limits(patterns=(path,))
+    with pytest.raises(InvalidIdentifier):
+        Workspace(tmp_path).relative(path)
+
+
+def test_a_capture_whose_details_cannot_be_read_keeps_none_from_following(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("1")
+    (tmp_path / "run").chmod(0o750)
+    workspace = Workspace(tmp_path)
+    workspace.snapshot()
+    note = tmp_path / ".agents" / "workspace.git" / "last.json"
+    told = json.loads(note.read_text())
+    told["message"] = json.dumps(json.loads(told["message"]) | {"included": ["\ud83d"]})
+    note.write_text(json.dumps(told))
+
+    snapshot = workspace.snapshot()
+
+    (tmp_path / "run").chmod(0o600)
+    workspace.restore(snapshot.commit)
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o750
 
 
 @pytest.mark.parametrize(

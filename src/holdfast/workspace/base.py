@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.config import AGENTS_DIR, DATABASE
+from holdfast.errors import InvalidIdentifier
 
 MB: Final = 1024 * 1024
 
@@ -39,6 +40,11 @@ class Limits:
     seconds: float | None = 600.0
     include: Sequence[str] = ()
     patterns: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        # Every later capture reads what this one was told.
+        for path in (*self.include, *self.patterns):
+            check_possible(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +242,18 @@ def is_own(path: str) -> bool:
     )
 
 
+def check_possible(path: str) -> None:
+    """Refuse what no file can be called: NUL, and half of a character."""
+    try:
+        possible = b"\0" not in path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise InvalidIdentifier(
+            f"a path cannot contain NUL or a lone surrogate: {path!a:.200}. Nothing was changed"
+        )
+
+
 def is_git_name(path: str) -> bool:
     """Whether a part of a path is ``.git`` to some file system: in capitals, with invisible characters."""
     if "g" not in path and "G" not in path:
@@ -262,11 +280,7 @@ def as_document(git: GitState) -> Mapping[str, Any]:
 
 def readable(path: str) -> str:
     """Return a path fit for text and JSON: what is no UTF-8 is spelled out."""
-    try:
-        return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:
-        # No file has such a name, but somebody may ask for one.
-        return path.encode("utf-8", "backslashreplace").decode()
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _readable(paths: str | tuple[str, str]) -> str | list[str]:
@@ -296,6 +310,7 @@ __all__ = [
     "Sweep",
     "Usage",
     "as_document",
+    "check_possible",
     "is_git_name",
     "is_own",
     "readable",

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from holdfast.errors import WorkspaceUnavailable
+from holdfast.errors import SnapshotCorrupt, WorkspaceUnavailable
 from holdfast.workspace.base import Limits, Progress, Skipped, Snapshot
 from holdfast.workspace.basis import AHEAD, NOTE, RACY_NS, RECENT, Basis, made_in, read_cache
 from holdfast.workspace.details import Details, learn_defaults
@@ -55,9 +55,8 @@ class Capture:
         self._progress = progress
         top = repository.top if repository is not None else store.root
         self._deadline = Deadline(limits.seconds, doubt=partial(refuse_waiting, top))
-        self._note = read_cache(store)
+        self._note, self._details = _last_time(store)
         self._taken_before = self._note.get("bytes")
-        self._details = _known_details(self._note)
         self._basis = Basis(store, limits, repository, self._note, self._deadline)
         self._files = Files(store.root)
         self._findings = Findings(store, limits, self._files)
@@ -335,6 +334,13 @@ class Capture:
         return position
 
 
-def _known_details(note: dict[str, Any]) -> Details:
+def _last_time(store: PrivateStore) -> tuple[dict[str, Any], Details]:
+    """Return what the last capture noted and knew of the files; nothing where that cannot be read."""
+    note = read_cache(store)
     message = note.get("message")
-    return Details.from_message(message.encode()) if isinstance(message, str) else Details()
+    if not isinstance(message, str):
+        return note, Details()
+    try:
+        return note, Details.from_message(message.encode())
+    except (SnapshotCorrupt, UnicodeEncodeError):
+        return {}, Details()

@@ -42,6 +42,7 @@ from holdfast.workspace.base import (
     Snapshot,
     Sweep,
     Usage,
+    check_possible,
     readable,
 )
 from holdfast.workspace.basis import NOTE, forget_cache, read_cache
@@ -447,8 +448,7 @@ class Workspace:
         Relative paths count from the project's top directory.
         """
         text = os.fspath(path)
-        if "\0" in text:
-            raise InvalidIdentifier(f"a path cannot contain NUL: {text!r}")
+        check_possible(text)
         joined = os.path.normpath(os.path.join(self.root, text))
         # Either of the two may have been reached through a link; a link itself is not followed.
         folder, name = os.path.split(joined)
