@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from holdfast import SessionManager
-from holdfast.errors import InvalidUrl
+from holdfast.errors import HoldfastError, InvalidUrl, StoreUnavailable
 
 # Its log is folded into the file all the time, so that whoever copies one after the other has neither.
 _WRITER = """
@@ -73,3 +73,45 @@ def test_a_copy_overwrites_nothing_and_needs_a_file(tmp_path: Path) -> None:
     with manager, pytest.raises(InvalidUrl, match="not a file"):
         manager.back_up(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("missing/copy", StoreUnavailable),
+        ("taken/copy", StoreUnavailable),
+        ("x" * 300, StoreUnavailable),
+        ("a\udcff", InvalidUrl),
+        ("a\0", InvalidUrl),
+    ],
+    ids=ascii,
+)
+def test_where_no_copy_can_be_written_none_is_begun(
+    name: str, expected: type[HoldfastError], tmp_path: Path
+) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with SessionManager.open(tmp_path / "s.db", workspace=False) as manager:
+        manager.create_session("a")
+        with pytest.raises(expected):
+            manager.back_up(tmp_path / name)
+    assert {one.name for one in tmp_path.iterdir()} <= {"taken", "s.db", "s.db-wal", "s.db-shm"}
+
+
+def test_a_copy_for_which_there_is_no_room_leaves_nothing(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys\n"
+        "from holdfast import SessionManager\n"
+        "from holdfast.errors import StoreFull\n"
+        "manager = SessionManager.open(sys.argv[1], workspace=False)\n"
+        "manager.create_session('a').save_checkpoint('one', state={'x': 'y' * 100_000})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        "try:\n"
+        "    manager.back_up(sys.argv[1] + '.copy')\n"
+        "except StoreFull:\n"
+        "    print('full')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "s.db")], capture_output=True, text=True
+    )
+    assert done.stdout == "full\n", done.stderr
+    assert not list(tmp_path.glob("*.copy*"))

@@ -216,7 +216,8 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
     def back_up(self, target: Path) -> None:
         """Write a consistent copy of the database to a new file, beside running saves.
 
-        Raises `InvalidUrl` for a store that is not a file, or a target that exists.
+        Raises `InvalidUrl` for a store that is not a file, or a target that exists or can be none, and
+        `StoreError` for one that cannot be written.
         """
         raise InvalidUrl(
             f"{self.url} is not a file that can be copied; nothing was written. Copy a PostgreSQL "

@@ -7,6 +7,7 @@ is taken (checking, compressing, serialising) is done before.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from holdfast.ids import check_tenant
 from holdfast.model import utc_now
 from holdfast.processes import Uptime, uptime
 from holdfast.stores.rules import key_required
+from holdfast.stores.sqlite_errors import translated
 from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_schema import back_up, check_schema, ensure_schema
 from holdfast.stores.sqlite_sealing import SqliteSealing
@@ -73,9 +75,15 @@ class SqliteStore(SqliteTransfer, SqliteWrites, SqliteSealing):
             raise key_required(self.url)
 
     def back_up(self, target: Path) -> None:
-        if target.exists():
+        if os.path.lexists(target):
             raise InvalidUrl(f"{target} exists already; nothing was written")
-        back_up(self._file, target)
+        try:
+            back_up(self._file, target)
+        except ValueError:
+            # Python could open it, but SQLite takes text in UTF-8 only, and nobody a NUL.
+            raise InvalidUrl(f"{target!a} cannot be a database; nothing was written") from None
+        except (apsw.Error, OSError) as error:
+            raise translated(error, target, str(target)) from error
 
     def _ensure_schema(self, connection: apsw.Connection) -> None:
         ensure_schema(connection, self._file)

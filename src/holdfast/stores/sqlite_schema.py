@@ -130,24 +130,39 @@ def back_up(file: DatabaseFile, target: Path) -> None:
     with suppress(FileNotFoundError):
         partial.unlink()
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    source = file.connect()
-    copy = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        with copy.backup("main", source, "main") as backup:
-            while not backup.done:
-                backup.step(-1)
-        # A copy is one file: it needs no log beside it.
-        copy.pragma("journal_mode", "DELETE")
-    finally:
-        copy.close()
-        source.close()
-    # The copy is what a failed migration is undone with: it must outlast a power cut.
-    with partial.open("rb+") as written:
-        os.fsync(written.fileno())
-    os.replace(partial, target)
+        _copy(file, partial)
+        # The copy is what a failed migration is undone with: it must outlast a power cut.
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     # Not every system can open a directory; there the file system keeps its own order.
     with suppress(OSError):
         sync_directory(target.parent)
+
+
+def _copy(file: DatabaseFile, target: Path) -> None:
+    source = file.connect()
+    try:
+        copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with copy.backup("main", source, "main") as backup:
+                while not backup.done:
+                    backup.step(-1)
+            # A copy is one file: it needs no log beside it.
+            copy.pragma("journal_mode", "DELETE")
+        except apsw.IOError as error:
+            # Of what the system said, only this connection knows.
+            if number := copy.system_errno:
+                raise OSError(number, os.strerror(number)) from error
+            raise
+        finally:
+            copy.close()
+    finally:
+        source.close()
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:
