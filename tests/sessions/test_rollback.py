@@ -550,6 +550,26 @@ def test_a_rollback_that_was_killed_is_finished_state_and_files(
         assert (project / "a.txt").read_text() == "later\n"
 
 
+@pytest.mark.parametrize("one", ["a.txt", Path("a.txt"), b"a.txt"], ids=repr)
+def test_a_single_path_is_no_list_of_them(one: Any, project: Path, tmp_path: Path) -> None:
+    """Its letters would be, and the file that was meant would stay behind."""
+    with SessionManager.open(str(tmp_path / "s.db"), project_dir=project) as manager:
+        session = manager.create_session("a")
+        session.save_checkpoint("before", state={})
+        (project / "a.txt").write_text("changed")
+        for call in (
+            lambda: session.save_checkpoint("after", state={}, paths=one),
+            lambda: session.rollback("before", paths=one),
+            lambda: manager.include(one),
+            lambda: manager.include([], patterns=one),
+            lambda: SessionManager.open("memory:", project_dir=project, include=one),
+        ):
+            with pytest.raises(InvalidIdentifier, match="a list of paths is needed"):
+                call()
+        assert [saved.name for saved in session.list_checkpoints()] == ["before"]
+    assert (project / "a.txt").read_text() == "changed"
+
+
 def test_the_async_twin_rolls_back_too(project: Path, tmp_path: Path) -> None:
     async def work() -> None:
         url = str(tmp_path / "sessions.db")

@@ -40,6 +40,7 @@ from holdfast.workspace.base import (
     Snapshot,
     Sweep,
     as_document,
+    listed,
     readable,
 )
 from holdfast.workspace.git import Workspace
@@ -110,7 +111,7 @@ def limits_from(settings: WorkspaceSettings, include: Sequence[str] = ()) -> Lim
         max_file_bytes=settings.max_file_mb * MB,
         quota_bytes=settings.quota_mb * MB,
         seconds=settings.seconds,
-        include=(*settings.include, *include),
+        include=(*settings.include, *listed(include)),
     )
 
 
@@ -175,7 +176,9 @@ class ProjectFiles:
         """
         workspace = self.workspace
         given = self._limits or Limits()
-        workspace.limits = replace(given, include=(*given.include, *paths), patterns=patterns)
+        workspace.limits = replace(
+            given, include=(*given.include, *listed(paths)), patterns=[*listed(patterns)]
+        )
 
     def _group(self) -> str:
         """Return a name for what this store and tenant keep, the same wherever the project lies."""
@@ -212,7 +215,7 @@ class ProjectFiles:
             except _Stays as error:
                 found = Captured(git=read_git_state(self._project_dir), problem=str(error))
             else:
-                wrote = {*(told or ()), *(workspace.relative(path) for path in paths or ())}
+                wrote = {*(told or ()), *workspace.relatives(paths or ())}
                 tells = bool(wrote) or told is not None
                 if self._seen_changed and paths is None:
                     touched = tuple(sorted({*snapshot.touched, *self._seen_changed}))

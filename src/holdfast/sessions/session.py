@@ -273,7 +273,7 @@ class Session(SteppingSession):
         """Return paths as snapshots name them, which an undo finds again wherever the project is."""
         if paths is None or self._around.files is None:
             return None
-        return [self._around.files.workspace.relative(path) for path in paths]
+        return self._around.files.workspace.relatives(paths)
 
     def undo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last rollback. Raises `NothingToUndo` when there is none."""

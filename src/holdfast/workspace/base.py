@@ -7,10 +7,11 @@ project, with ``/``; bytes that are no UTF-8 are kept as surrogates, as `os.fsde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Literal, TypeAlias
+from os import PathLike
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from holdfast.config import AGENTS_DIR, DATABASE
 from holdfast.errors import InvalidIdentifier
@@ -19,6 +20,7 @@ MB: Final = 1024 * 1024
 
 Kind: TypeAlias = Literal["added", "modified", "deleted"]
 Progress: TypeAlias = Callable[[int, int], None]
+_P = TypeVar("_P")
 
 # What is never captured: our own corner, and the copies that `CheckpointManager` keeps for readers.
 NEVER_CAPTURED: Final = (AGENTS_DIR, ".claude/checkpoints")
@@ -254,6 +256,15 @@ def check_possible(path: str) -> None:
         )
 
 
+def listed(paths: Iterable[_P]) -> Iterable[_P]:
+    """Return paths, of which there is a list: the letters of a single one would be taken for paths."""
+    if isinstance(paths, (str, bytes, PathLike)):
+        raise InvalidIdentifier(
+            f"a list of paths is needed, not one path: {paths!a:.200}. Nothing was changed"
+        )
+    return paths
+
+
 def is_git_name(path: str) -> bool:
     """Whether a part of a path is ``.git`` to some file system: in capitals, with invisible characters."""
     if "g" not in path and "G" not in path:
@@ -313,5 +324,6 @@ __all__ = [
     "check_possible",
     "is_git_name",
     "is_own",
+    "listed",
     "readable",
 ]

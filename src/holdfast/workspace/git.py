@@ -43,6 +43,7 @@ from holdfast.workspace.base import (
     Sweep,
     Usage,
     check_possible,
+    listed,
     readable,
 )
 from holdfast.workspace.basis import NOTE, forget_cache, read_cache
@@ -114,7 +115,7 @@ class Workspace:
         is listed in ``skipped``.
         """
         find_git()
-        told = None if paths is None else [self.relative(path) for path in paths]
+        told = None if paths is None else self.relatives(paths)
         repository = Repository.find(self.root)
         with self._store.working():
             finish_interrupted(self._store, self.limits, repository)
@@ -186,7 +187,7 @@ class Workspace:
         """Return the paths that differ between two snapshots."""
         for commit in (old, new):
             self._check(commit)
-        return changes_between(self._store, old, new, [self.relative(path) for path in paths])
+        return changes_between(self._store, old, new, self.relatives(paths))
 
     def differing(self, old: str, new: str) -> set[str]:
         """Return the paths that two snapshots hold otherwise, be it in their permissions alone."""
@@ -197,7 +198,7 @@ class Workspace:
         """Return the differing paths with their unified text."""
         for commit in (old, new):
             self._check(commit)
-        return text_between(self._store, old, new, [self.relative(path) for path in paths])
+        return text_between(self._store, old, new, self.relatives(paths))
 
     def count_changes(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
         """Return in how many paths each two snapshots differ."""
@@ -235,7 +236,7 @@ class Workspace:
         """
         find_git()
         self._check(commit)
-        wanted = None if paths is None else [self.relative(path) for path in paths]
+        wanted = None if paths is None else self.relatives(paths)
         repository = Repository.find(self.root)
         with self._store.working():
             finish_interrupted(self._store, self.limits, repository)
@@ -457,6 +458,10 @@ class Workspace:
             if path == root or path.startswith(f"{root}{os.sep}"):
                 return os.path.relpath(path, root)
         raise InvalidIdentifier(f"{text!r} is outside of the project {self.root}")
+
+    def relatives(self, paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+        """Return paths as snapshots name them, and refuse a single one in place of several."""
+        return [self.relative(path) for path in listed(paths)]
 
     def _check(self, commit: str) -> None:
         plausible = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")

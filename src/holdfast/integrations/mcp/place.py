@@ -89,7 +89,7 @@ class Place:
         """Return paths as the project names them. Raises `InvalidIdentifier` for one outside of it."""
         if paths is None:
             return None
-        return [manager.workspace.relative(path) for path in paths]
+        return manager.workspace.relatives(paths)
 
     def to_document(self, tools: Sequence[str]) -> dict[str, Any]:
         """Return how this server is called, for whoever registers it: from wherever it will be started.
