@@ -199,15 +199,17 @@ def small_bundle() -> bytes:
 
 
 def parts_of(data: bytes) -> dict[str, bytes]:
-    """Return what stands in an archive, as far as it is one."""
+    """Return the files in an archive that could be ours, as far as it is one."""
     found = {}
     with (
         suppress(tarfile.TarError, ValueError, OSError),
         tarfile.open(fileobj=io.BytesIO(data)) as archive,
     ):
         for member in archive:
-            file = archive.extractfile(member)
-            found[member.name] = file.read() if file is not None else b""
+            # A link leads to what may not be there, and `header` writes plain names only.
+            if member.isfile() and member.name.isascii():
+                file = archive.extractfile(member)
+                found[member.name] = file.read() if file is not None else b""
     return found
 
 
