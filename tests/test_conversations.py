@@ -190,6 +190,21 @@ def test_it_goes_on_in_a_fork_from_an_older_version(conversations: Conversations
     conversations.change(fork.id, adding("instead"))
     assert items(conversations, fork.id) == [0, 1, "instead"]
     assert items(conversations) == [0, 1, 2]
+    # It is a thread like any other, also for those who list and erase.
+    assert {thread.id for thread in conversations.threads()} == {"t", fork.id}
+    conversations.erase("t")
+    conversations.erase(fork.id)
+    assert (conversations.threads(), conversations.store.list_agents()) == ([], [])
+
+
+def test_each_thread_has_an_agent_of_its_own(conversations: Conversations) -> None:
+    for thread_id in ("one", "two"):
+        for number in range(2):
+            conversations.change(thread_id, adding(number))
+    agents = {thread.id: thread.agent_id for thread in conversations.threads()}
+    assert agents.keys() == {"one", "two"}
+    assert sorted(agents.values()) == sorted(one.id for one in conversations.store.list_agents())
+    assert len({*agents.values()}) == 2
 
 
 def test_namespaces_are_conversations_of_their_own(conversations: Conversations) -> None:

@@ -31,6 +31,8 @@ from holdfast.ids import (
     is_uuid,
     label_for,
     new_id,
+    thread_agent_id,
+    thread_agents,
 )
 
 
@@ -282,3 +284,15 @@ def test_other_schema_names_are_refused(value: Any) -> None:
 def test_a_label_is_the_moment_in_utc() -> None:
     moment = datetime(2024, 3, 1, 1, 2, 3, tzinfo=timezone(timedelta(hours=2)))
     assert label_for(moment) == "checkpoint-20240229-230203"
+
+
+def test_agents_of_one_kind_of_thread_have_ids_that_begin_alike() -> None:
+    ids = [thread_agent_id("t", "saver", name) for name in ("a", "b", "\ud800")]
+    assert len({*ids}) == 3
+    assert ids == [thread_agent_id("t", "saver", name) for name in ("a", "b", "\ud800")]
+    for one in ids:
+        assert one.startswith(thread_agents("t", "saver"))
+        assert (uuid.UUID(one).version, uuid.UUID(one).variant) == (8, uuid.RFC_4122)
+        assert is_uuid(one)
+    others = {thread_agents("u", "saver"), thread_agents("t", "langgraph")}
+    assert len({*others, thread_agents("t", "saver")}) == 3

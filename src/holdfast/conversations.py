@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.closing import Closing
 from holdfast.errors import StaleWriter
-from holdfast.ids import check_namespace, check_session_id, new_id
+from holdfast.ids import check_namespace, check_session_id, new_id, thread_agents
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
@@ -38,7 +38,6 @@ from holdfast.threads import (
     ThreadKey,
     ThreadRecorders,
     check_cap,
-    thread_agent,
     thread_checkpoint,
     thread_session,
 )
@@ -96,6 +95,7 @@ class Conversations(Closing):
         self._owned = not isinstance(where, Store)
         self._store = where if isinstance(where, Store) else open_store(where)
         self._kind = kind
+        self._agents = thread_agents(self._store.tenant, kind)
         self._trim = Trim(keep=check_cap(max_versions))
         self._recorders = ThreadRecorders()
         # The versions that were stored last.
@@ -172,8 +172,8 @@ class Conversations(Closing):
 
     def threads(self, about: Mapping[str, Any] | None = None) -> list[SessionRecord]:
         """List the sessions of this kind of face, those with that metadata, newest first."""
-        agent = thread_agent(self._store.tenant, self._kind)
-        return self._store.list_sessions(SessionQuery(agent_id=agent.id, metadata=about or {}))
+        query = SessionQuery(agent_prefix=self._agents, metadata=about or {})
+        return self._store.list_sessions(query)
 
     def namespaces(self, thread_id: str) -> list[str]:
         """List the namespaces of a thread that have a version, by name."""
@@ -185,11 +185,10 @@ class Conversations(Closing):
 
         Raises `ForeignSession`, and erases nothing, where the id is that of another agent's session.
         """
-        agent = thread_agent(self._store.tenant, self._kind)
         if namespace is None:
-            self._store.delete_session(thread_id, agent_id=agent.id)
+            self._store.delete_session(thread_id, agent_prefix=self._agents)
         else:
-            self._store.erase_threads([thread_id], namespace=namespace, agent_id=agent.id)
+            self._store.erase_threads([thread_id], namespace=namespace, agent_prefix=self._agents)
         self._recorders.forget_thread(thread_id)
         self._latest.remove_where(lambda key: key[0] == thread_id)
 

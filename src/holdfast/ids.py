@@ -34,7 +34,6 @@ _LABEL = re.compile(r"checkpoint-[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 _SQL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 # From here a step of at most 256 stays within 74 bits.
 _LAST_START = (1 << 74) - 1 - 256
-_THREAD_AGENTS = "6c1d9f6a-51f4-5b0e-9d1c-0f2b7a6f3f60"
 
 
 class IdFactory:
@@ -76,12 +75,25 @@ class IdFactory:
 new_id = IdFactory()
 
 
-def thread_agent_id(tenant: str, kind: str) -> str:
-    """Return the id of the agent that all threads of one kind of face belong to."""
-    # Imported here: not every process has a thread.
-    from uuid import UUID, uuid5
+def thread_agents(tenant: str, kind: str) -> str:
+    """Return how the ids of all agents begin that threads of one kind of face belong to."""
+    drawn = _digest(f"{kind}\0{tenant}")
+    # A UUID of version 8, in which everything else is for whoever makes it.
+    return f"{drawn[:8]}-{drawn[8:12]}-8{drawn[12:15]}-"
 
-    return str(uuid5(UUID(_THREAD_AGENTS), f"{kind}\0{tenant}"))
+
+def thread_agent_id(tenant: str, kind: str, thread_id: str) -> str:
+    """Return the id of the agent that a new thread belongs to: the same one for every put."""
+    drawn = _digest(f"{kind}\0{tenant}\0{thread_id}")
+    return f"{thread_agents(tenant, kind)}8{drawn[:3]}-{drawn[3:15]}"
+
+
+def _digest(text: str) -> str:
+    # Imported here: not every process has a thread.
+    from hashlib import sha256
+
+    # Whether a thread may be called so is decided where it is stored.
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_uuid(text: str) -> bool:

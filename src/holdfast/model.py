@@ -336,14 +336,16 @@ class PutResult:
 class CheckpointQuery:
     """Which checkpoints to list, newest first. Every field that is given narrows the answer.
 
-    ``metadata`` compares top-level keys with scalar values. ``id_prefix`` is an abbreviated id. What is
-    in quarantine is not ``resumable``, whatever it was saved as.
+    ``metadata`` compares top-level keys with scalar values. ``id_prefix`` is an abbreviated id, and
+    ``agent_prefix`` how the ids of several agents begin. What is in quarantine is not ``resumable``, whatever
+    it was saved as.
     Expired checkpoints are never listed.
     """
 
     session_id: str | None = None
     namespace: str | None = None
     agent_id: str | None = None
+    agent_prefix: str | None = None
     id: str | None = None
     id_prefix: str | None = None
     name: str | None = None
@@ -364,12 +366,14 @@ class CheckpointQuery:
 class SessionQuery:
     """Which sessions to list, most recently created first.
 
-    ``continued`` ones are those that another session continues.
+    ``continued`` ones are those that another session continues. ``agent_prefix`` is how the ids of several
+    agents begin.
     """
 
     status: str | None = None
     agent_type: str | None = None
     agent_id: str | None = None
+    agent_prefix: str | None = None
     id_prefix: str | None = None
     continued: bool | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -1,7 +1,9 @@
 """Threads: what savers and checkpointers have in common.
 
-A thread is a session that nobody opens: its first put creates it, under one fixed agent for each kind
-of face, so a put needs no earlier question and stays one transaction. Successive states of a thread
+A thread is a session that nobody opens: its first put creates it with an agent of its own, whose id follows
+from its name, so a put needs no earlier question and stays one transaction. The agents of one kind of face
+have ids that begin alike, which tells its threads from other sessions. One agent for all of them would be a
+row that every put of every writer locks. Successive states of a thread
 mostly repeat each other. `ThreadRecorders` remembers the last one of each thread, within a bound of
 memory, so that a put sends only what changed.
 """
@@ -30,16 +32,10 @@ ThreadKey: TypeAlias = tuple[str, str]
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 
 
-@lru_cache(maxsize=256)
-def thread_agent(tenant: str, kind: str) -> NewAgent:
-    """Return the agent that all threads of one kind of face belong to."""
-    return NewAgent(id=thread_agent_id(tenant, kind), name=kind, agent_type=kind)
-
-
 @lru_cache(maxsize=1024)
 def thread_session(tenant: str, kind: str, thread_id: str) -> NewSession:
     """Return the session that a put creates when the thread is new: the same one for every put."""
-    agent = thread_agent(tenant, kind)
+    agent = NewAgent(thread_agent_id(tenant, kind, thread_id), name=kind, agent_type=kind)
     return NewSession(id=thread_id, agent_id=agent.id, agent_type=kind, agent=agent)
 
 

@@ -105,7 +105,7 @@ def test_every_change_is_durable(store: PostgresStore) -> None:
     assert store.delete_checkpoints([record.id]) == 1
     assert store.delete_session(copy.id) is True
     store.put(checkpoint(owner.id, namespace="n"))
-    assert store.erase_threads([owner.id], namespace="n", agent_id=worker.id) == 1
+    assert store.erase_threads([owner.id], namespace="n", agent_prefix=worker.id) == 1
     swept = store.put(checkpoint(owner.id, contents=[b"swept" * 99])).record
     store.delete_checkpoints([swept.id])
     assert store.gc().chunks == 1

@@ -147,7 +147,7 @@ def through_the_store(thief: Store, token: int) -> list[Attempt]:
         lambda: thief.delete_checkpoints([CHECKPOINT]),
         lambda: thief.delete_session(session_id),
         lambda: thief.release_lease(session_id, token),
-        lambda: thief.erase_threads([session_id], namespace="", agent_id=AGENT),
+        lambda: thief.erase_threads([session_id], namespace="", agent_prefix=AGENT),
         lambda: thief.delete_packs([COMMIT]).packs,
         lambda: thief.purge_expired(),
         lambda: thief.gc().chunks,

@@ -13,10 +13,10 @@ from holdfast.checkpointers.base import (
     KIND,
     BaseCheckpointer,
 )
-from holdfast.ids import check_namespace
+from holdfast.ids import check_namespace, thread_agents
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
 from holdfast.stores import Store, open_store
-from holdfast.threads import open_file, thread_agent
+from holdfast.threads import open_file
 from holdfast.waiting import in_thread
 
 if TYPE_CHECKING:
@@ -107,8 +107,11 @@ class StoreCheckpointer(BaseCheckpointer):
 
     def _erase_now(self, thread_ids: Sequence[str]) -> int:
         """Delete this namespace's checkpoints; a thread that is left empty goes with them."""
-        ours = thread_agent(self._tenant, KIND).id
-        return self._store.erase_threads(thread_ids, namespace=self._namespace, agent_id=ours)
+        return self._store.erase_threads(
+            thread_ids,
+            namespace=self._namespace,
+            agent_prefix=thread_agents(self._tenant, KIND),
+        )
 
 
 class MemoryCheckpointer(StoreCheckpointer):

@@ -26,7 +26,7 @@ from holdfast.checkpointers.base import (
 )
 from holdfast.checkpointers.queryable import Connector, Poolable
 from holdfast.checkpointers.schema import namespace_of, statements
-from holdfast.ids import check_sql_name
+from holdfast.ids import check_sql_name, thread_agents
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
 from holdfast.sql import DEFAULT_SCHEMA as HOLDFAST
 from holdfast.sql import queries
@@ -37,7 +37,7 @@ from holdfast.stores.checks import check_checkpoint
 from holdfast.stores.postgres_listing import list_statement, read_statement
 from holdfast.stores.postgres_rows import parse_checkpoint, parse_read
 from holdfast.stores.postgres_statements import put_statement
-from holdfast.threads import ThreadRecorders, thread_agent
+from holdfast.threads import ThreadRecorders
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
@@ -146,7 +146,7 @@ class PostgresCheckpointer(BaseCheckpointer):
             "tenant": self._tenant,
             "thread_ids": [*thread_ids],
             "namespace": self._namespace,
-            "agent_id": thread_agent(self._tenant, KIND).id,
+            "agent_prefix": thread_agents(self._tenant, KIND),
         }
         return _count(await self._connector.rows(statements(self._schema)["erase"], params))
 

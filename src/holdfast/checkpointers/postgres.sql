@@ -84,4 +84,4 @@ SELECT holdfast.remove_checkpoints(%(tenant)s, ARRAY(
 
 -- name: erase
 SELECT holdfast.erase_threads(
-    %(tenant)s, %(thread_ids)s::text[], %(namespace)s, %(agent_id)s::uuid) AS erased
+    %(tenant)s, %(thread_ids)s::text[], %(namespace)s, %(agent_prefix)s) AS erased

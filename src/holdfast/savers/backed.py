@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import CheckpointNotFound, InvalidFilter, InvalidIdentifier, StateCorrupt
-from holdfast.ids import is_uuid, new_id
+from holdfast.ids import is_uuid, new_id, thread_agents
 from holdfast.model import (
     CheckpointQuery,
     CheckpointRecord,
@@ -34,7 +34,6 @@ from holdfast.threads import (
     ThreadRecorders,
     check_cap,
     open_file,
-    thread_agent,
     thread_checkpoint,
     thread_session,
 )
@@ -177,8 +176,10 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
 
         Raises `ForeignSession`, and erases nothing, where the id is that of another agent's session.
         """
-        agent = thread_agent(self._store.tenant, _KIND)
-        self._store.delete_session(CheckpointConfig(thread_id).thread_id, agent_id=agent.id)
+        self._store.delete_session(
+            CheckpointConfig(thread_id).thread_id,
+            agent_prefix=thread_agents(self._store.tenant, _KIND),
+        )
         self._recorders.forget_thread(thread_id)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -276,11 +277,11 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         return found[_VALUE]
 
 
-def list_threads(store: Store, agent_id: str | None = None) -> Sequence[ThreadInfo]:
-    """List the threads of a store: all sessions, or those of one agent."""
+def list_threads(store: Store, agent_prefix: str | None = None) -> Sequence[ThreadInfo]:
+    """List the threads of a store: all sessions, or those of agents whose ids begin so."""
     sessions = None
-    if agent_id is not None:
-        sessions = {one.id for one in store.list_sessions(SessionQuery(agent_id=agent_id))}
+    if agent_prefix is not None:
+        sessions = {one.id for one in store.list_sessions(SessionQuery(agent_prefix=agent_prefix))}
     return [
         ThreadInfo(
             thread_id=usage.session_id,

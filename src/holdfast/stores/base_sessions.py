@@ -104,24 +104,26 @@ class SessionStore(ABC):
         """
 
     @abstractmethod
-    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
+    def delete_session(self, session_id: str, *, agent_prefix: str | None = None) -> bool:
         """Erase a session: checkpoints, writes, logs, and every chunk that nothing refers to then.
 
         Its agent goes too unless somebody needs it, and what went on from it says so no more.
         Chunks that were left over before go too, as with `gc`: a writer who remembers an index chunk
         relies on what is below it, so one may never be removed without the other. Where an index
         chunk is unreadable no chunk is removed. Nor does this object remember any chunk that it has
-        read. Returns false when there is no such session. With ``agent_id`` raises `ForeignSession`, and
-        erases nothing, if the session is another agent's.
+        read. Returns false when there is no such session. With ``agent_prefix`` raises
+        `ForeignSession`, and erases nothing, if the id of the session's agent does not begin so.
         """
 
     @abstractmethod
-    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+    def erase_threads(
+        self, session_ids: Collection[str], *, namespace: str, agent_prefix: str
+    ) -> int:
         """Erase what a namespace holds in some sessions, and chunks as `delete_session` does.
 
-        A session of that agent that is left without checkpoints, writes and effects goes too. Sessions that
-        do not exist are no error. Returns how many checkpoints there were. The namespace "" is a session's
-        own line of work: raises `ForeignSession`, and erases nothing, if that is another agent's. Any other
+        A session whose agent's id begins so and that is left without checkpoints, writes and effects goes too,
+        with its agent unless somebody needs it. Sessions that do not exist are no error. Returns how many checkpoints there were. The namespace "" is a session's
+        own line of work: raises `ForeignSession`, and erases nothing, if that is another agent's. "" begins no agent's id here. Any other
         belongs to whoever uses it, in sessions of others too.
         """
 

@@ -37,6 +37,7 @@ from holdfast.stores.memory_tables import (
     Line,
     by_seq,
     checkpoint_record,
+    has_prefix,
     has_values,
     own_bytes,
     visible,
@@ -61,7 +62,16 @@ _KINDS: Final[Mapping[str, type]] = {
     "quarantined": bool,
     "before_seq": int,
 }
-_FILTERS: Final = (*_EQUAL, "agent_id", "id", "id_prefix", "resumable", "quarantined", "before_seq")
+_FILTERS: Final = (
+    *_EQUAL,
+    "agent_id",
+    "agent_prefix",
+    "id",
+    "id_prefix",
+    "resumable",
+    "quarantined",
+    "before_seq",
+)
 
 
 class MemoryCheckpoints(MemorySessions):
@@ -182,6 +192,7 @@ class MemoryCheckpoints(MemorySessions):
             return (
                 all(getattr(record, name) == value for name, value in equal)
                 and (query.agent_id is None or record.agent_id == query.agent_id.lower())
+                and has_prefix(record.agent_id, query.agent_prefix)
                 and (query.id is None or record.id == query.id.lower())
                 and (query.id_prefix is None or record.id.startswith(query.id_prefix))
                 and (query.before_seq is None or record.seq < query.before_seq)

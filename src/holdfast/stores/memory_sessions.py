@@ -45,6 +45,7 @@ from holdfast.stores.memory_tables import (
     Session,
     by_age,
     by_seq,
+    has_prefix,
     has_values,
     log_record,
     own_bytes,
@@ -102,7 +103,13 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             return None if found is None else session_record(found)
 
     def list_sessions(self, query: SessionQuery = SessionQuery()) -> list[SessionRecord]:
-        for value in (query.status, query.agent_type, query.agent_id, query.id_prefix):
+        for value in (
+            query.status,
+            query.agent_type,
+            query.agent_id,
+            query.agent_prefix,
+            query.id_prefix,
+        ):
             if value is not None:
                 check_filter(value, "filter", str)
         if query.continued is not None:
@@ -116,6 +123,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                 (query.status is None or record.status == query.status)
                 and (query.agent_type is None or record.agent_type == query.agent_type)
                 and (query.agent_id is None or record.agent_id == query.agent_id.lower())
+                and has_prefix(record.agent_id, query.agent_prefix)
                 and (query.id_prefix is None or record.id.startswith(query.id_prefix))
                 and (query.continued is None or (record.id in continued) == query.continued)
                 and has_values(session.document, wanted)
@@ -166,30 +174,31 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                 session.document = merged_text(session.document, merged)
             return session_record(session)
 
-    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
+    def delete_session(self, session_id: str, *, agent_prefix: str | None = None) -> bool:
         check_filter(session_id, "session id", str)
-        check_filter("" if agent_id is None else agent_id, "agent id", str)
+        check_filter("" if agent_prefix is None else agent_prefix, "agent prefix", str)
         with self._open(), self._forgetting():
             session = self._sessions.get(session_id)
             if session is None:
                 return False
-            if agent_id is not None:
-                _refuse_foreign(session, agent_id)
-            del self._sessions[session_id]
+            if agent_prefix is not None:
+                _refuse_foreign(session, agent_prefix)
             snapshots = snapshots_of(session)
-            for line in list(session.lines.values()):
-                for checkpoint in line.stored:
-                    self._forget(checkpoint)
-            for other in self._sessions.values():
-                if other.record.continues_id == session_id:
-                    other.record = replace(other.record, continues_id=None)
-            self._drop_agent(session.record.agent_id)
+            self._drop_session(session)
             self._remove_snapshots(snapshots)
             self._sweep()
             return True
 
-    def _drop_agent(self, agent_id: str) -> None:
-        """Forget an agent whom nobody needs any more."""
+    def _drop_session(self, session: Session) -> None:
+        """Forget a session, that others go on from it, and its agent if nobody needs that any more."""
+        session_id, agent_id = session.record.id, session.record.agent_id
+        del self._sessions[session_id]
+        for line in session.lines.values():
+            for checkpoint in line.stored:
+                self._forget(checkpoint)
+        for other in self._sessions.values():
+            if other.record.continues_id == session_id:
+                other.record = replace(other.record, continues_id=None)
         needed = (
             any(one.record.agent_id == agent_id for one in self._sessions.values())
             or self._agents[agent_id].timeline
@@ -211,18 +220,20 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             self._sweep()
             return erased
 
-    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+    def erase_threads(
+        self, session_ids: Collection[str], *, namespace: str, agent_prefix: str
+    ) -> int:
         for session_id in session_ids:
             check_filter(session_id, "session id", str)
         check_filter(namespace, "namespace", str)
-        check_filter(agent_id, "agent id", str)
+        check_filter(agent_prefix, "agent prefix", str)
         with self._open(), self._forgetting():
             erased = 0
             found = [
                 self._sessions[one] for one in sorted(set(session_ids) & self._sessions.keys())
             ]
             for session in found if not namespace else ():
-                _refuse_foreign(session, agent_id)
+                _refuse_foreign(session, agent_prefix)
             snapshots: set[str] = set()
             for session in found:
                 snapshots |= snapshots_of(session)
@@ -238,8 +249,8 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                     or any(session.writes.values())
                     or any(line.stored for line in session.lines.values())
                 )
-                if empty and session.record.agent_id == agent_id.lower():
-                    del self._sessions[session.record.id]
+                if empty and _is_of(session, agent_prefix):
+                    self._drop_session(session)
             if found:
                 self._remove_snapshots(snapshots)
                 self._sweep()
@@ -387,7 +398,12 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         return found[start : None if limit is None else start + limit]
 
 
-def _refuse_foreign(session: Session, agent_id: str) -> None:
-    """Raise `ForeignSession` unless the session is that agent's."""
-    if session.record.agent_id != agent_id.lower():
+def _is_of(session: Session, agent_prefix: str) -> bool:
+    """Tell whether the session's agent is one whose id begins so."""
+    return agent_prefix != "" and has_prefix(session.record.agent_id, agent_prefix)
+
+
+def _refuse_foreign(session: Session, agent_prefix: str) -> None:
+    """Raise `ForeignSession` unless the id of the session's agent begins so."""
+    if not _is_of(session, agent_prefix):
         raise foreign_session(session.record.id, session.record.agent_type)

@@ -311,6 +311,11 @@ def wanted_values(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(orjson.loads(metadata_filter(metadata))) if metadata else None
 
 
+def has_prefix(agent_id: str, prefix: str | None) -> bool:
+    """Tell whether an agent's id begins as is wanted, in whatever case."""
+    return prefix is None or agent_id.startswith(prefix.lower())
+
+
 def has_values(document: str | None, wanted: Mapping[str, Any] | None) -> bool:
     """Tell whether a stored document has the wanted values, as a database compares them."""
     if wanted is None:

@@ -17,6 +17,7 @@ _CHECKPOINT_FILTERS: Final[Mapping[str, type]] = {
     "session_id": str,
     "namespace": str,
     "agent_id": str,
+    "agent_prefix": str,
     "id": str,
     "id_prefix": str,
     "name": str,
@@ -34,10 +35,13 @@ _SESSION_FILTERS: Final[Mapping[str, type]] = {
     "status": str,
     "agent_type": str,
     "agent_id": str,
+    "agent_prefix": str,
     "id_prefix": str,
     "continued": bool,
 }
 _UUID_FILTERS: Final = frozenset({"id", "agent_id", "parent_id"})
+_FIRST: Final = "00000000-0000-0000-0000-000000000000"
+_LAST: Final = _FIRST.replace("0", "f")
 
 
 def read_statement(query: CheckpointQuery, tenant: str, schema: str = DEFAULT_SCHEMA) -> Statement:
@@ -118,9 +122,14 @@ def _filters(
             # A condition without a parameter, so that an index on what fulfils it can be used.
             parts.append(named[f"{table}.where.{name}.{'yes' if value else 'no'}"])
             continue
-        # NULL equals nothing, and neither does what is no UUID.
-        params[name] = uuid_or_none(value, name) if name in _UUID_FILTERS else value
         parts.append(named[f"{table}.where.{name}"])
+        # NULL equals nothing, and neither does what is no UUID.
+        if name == "agent_prefix":
+            # From the first to the last that begins so: an index on the ids finds them.
+            params["first_agent"] = uuid_or_none(value + _FIRST[len(value) :], name)
+            params["last_agent"] = uuid_or_none(value + _LAST[len(value) :], name)
+        else:
+            params[name] = uuid_or_none(value, name) if name in _UUID_FILTERS else value
     if metadata:
         params["metadata"] = metadata_filter(metadata)
         parts.append(named[f"{table}.where.metadata"])

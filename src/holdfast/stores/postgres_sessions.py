@@ -150,21 +150,24 @@ class PostgresSessions(PostgresChain):
             # What stood against it is gone by now.
         return parse_session(rows[0])
 
-    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
+    def delete_session(self, session_id: str, *, agent_prefix: str | None = None) -> bool:
         check_filter(session_id, "session id", str)
-        check_filter("" if agent_id is None else agent_id, "agent id", str)
-        [(erased,)] = self._erase("sessions.delete", id=session_id, agent_id=agent_id)
+        check_filter("" if agent_prefix is None else agent_prefix, "agent prefix", str)
+        [(erased,)] = self._erase("sessions.delete", id=session_id, agent_prefix=agent_prefix)
         return bool(erased)
 
-    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+    def erase_threads(
+        self, session_ids: Collection[str], *, namespace: str, agent_prefix: str
+    ) -> int:
         for session_id in session_ids:
             check_filter(session_id, "session id", str)
         check_filter(namespace, "namespace", str)
+        check_filter(agent_prefix, "agent prefix", str)
         [(erased,)] = self._erase(
             "postgres.erase_threads",
             ids=list(session_ids),
             namespace=namespace,
-            agent_id=uuid_or_none(agent_id),
+            agent_prefix=agent_prefix,
         )
         return int(erased)
 

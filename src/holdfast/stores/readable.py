@@ -12,7 +12,7 @@ from holdfast.errors import IntegrityError
 from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, SessionRecord
 from holdfast.state.codec import dump_document
 from holdfast.stores.base import Store
-from holdfast.stores.memory_tables import has_values, wanted_values
+from holdfast.stores.memory_tables import has_prefix, has_values, wanted_values
 
 
 def read_sessions(
@@ -95,6 +95,7 @@ def _fits(record: SessionRecord, query: SessionQuery, continued: set[str | None]
         (query.status is None or record.status == query.status)
         and (query.agent_type is None or record.agent_type == query.agent_type)
         and (query.agent_id is None or record.agent_id == query.agent_id.lower())
+        and has_prefix(record.agent_id, query.agent_prefix)
         and (query.id_prefix is None or record.id.startswith(query.id_prefix))
         and (query.continued is None or (record.id in continued) == query.continued)
         and has_values(document, wanted_values(query.metadata))

@@ -130,13 +130,17 @@ class SealedSessions(SealedAccess):
             )
         )
 
-    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
+    def delete_session(self, session_id: str, *, agent_prefix: str | None = None) -> bool:
         with self._forgetting():
-            return self.inner.delete_session(session_id, agent_id=agent_id)
+            return self.inner.delete_session(session_id, agent_prefix=agent_prefix)
 
-    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+    def erase_threads(
+        self, session_ids: Collection[str], *, namespace: str, agent_prefix: str
+    ) -> int:
         with self._forgetting():
-            return self.inner.erase_threads(session_ids, namespace=namespace, agent_id=agent_id)
+            return self.inner.erase_threads(
+                session_ids, namespace=namespace, agent_prefix=agent_prefix
+            )
 
     def erase_tenant(self) -> int:
         with self._forgetting():

@@ -25,7 +25,7 @@ from holdfast.stores.sqlite_rows import Row, stamp
 T = TypeVar("T")
 
 # Ids are stored in lower case; whoever asks may not know.
-_CANONICAL: Final = frozenset({"id", "agent_id"})
+_CANONICAL: Final = frozenset({"id", "agent_id", "agent_prefix"})
 
 
 class SqliteAccess(Store):

@@ -43,6 +43,7 @@ _CHECKPOINT_FILTERS: Final = (
     ("session_id", str),
     ("namespace", str),
     ("agent_id", str),
+    ("agent_prefix", str),
     ("id", str),
     ("id_prefix", str),
     ("name", str),

@@ -49,6 +49,7 @@ _SESSION_FILTERS: Final = (
     ("status", str),
     ("agent_type", str),
     ("agent_id", str),
+    ("agent_prefix", str),
     ("id_prefix", str),
     ("continued", bool),
 )
@@ -196,51 +197,60 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
         created = self._insert_session(connection, draft)
         return created.agent_id, created.status, 0, GENESIS
 
-    def delete_session(self, session_id: str, *, agent_id: str | None = None) -> bool:
+    def delete_session(self, session_id: str, *, agent_prefix: str | None = None) -> bool:
         check_filter(session_id, "session id", str)
-        check_filter("" if agent_id is None else agent_id, "agent id", str)
+        check_filter("" if agent_prefix is None else agent_prefix, "agent prefix", str)
 
         def erase(connection: apsw.Connection) -> bool:
             found = self._session_row(connection, session_id)
             if found is None:
                 return False
-            if agent_id is not None:
-                self._refuse_foreign(connection, text_list([session_id]), agent_id)
+            if agent_prefix is not None:
+                self._refuse_foreign(connection, text_list([session_id]), agent_prefix)
             snapshots = self._snapshots_of(connection, text_list([session_id]))
             connection.execute(SQL["sessions.delete"], (self.tenant, session_id))
-            connection.execute(SQL["sqlite.erase.links"], (self.tenant, session_id))
-            connection.execute(SQL["sqlite.erase.agent"], (self.tenant, found[1]))
+            self._forget_session(connection, session_id, found[1])
             self._remove_snapshots(connection, snapshots)
             self._sweep(connection)
             return True
 
         return self._erase(erase)
 
-    def erase_threads(self, session_ids: Collection[str], *, namespace: str, agent_id: str) -> int:
+    def erase_threads(
+        self, session_ids: Collection[str], *, namespace: str, agent_prefix: str
+    ) -> int:
         sessions = text_list(session_ids, "session id")
         check_filter(namespace, "namespace", str)
-        check_filter(agent_id, "agent id", str)
+        check_filter(agent_prefix, "agent prefix", str)
 
         def erase(connection: apsw.Connection) -> int:
             if not all_rows(connection, "sqlite.erase.found", (self.tenant, sessions)):
                 return 0
             if not namespace:
-                self._refuse_foreign(connection, sessions, agent_id)
+                self._refuse_foreign(connection, sessions, agent_prefix)
             snapshots = self._snapshots_of(connection, sessions)
             part = (self.tenant, sessions, namespace)
             erased = self._bury(connection, all_rows(connection, "sqlite.erase.checkpoints", part))
             connection.execute(SQL["sqlite.erase.writes"], part)
-            values = (self.tenant, sessions, agent_id.lower())
-            connection.execute(SQL["sqlite.erase.empty_sessions"], values)
+            values = (self.tenant, sessions, agent_prefix.lower())
+            for emptied in all_rows(connection, "sqlite.erase.empty_sessions", values):
+                self._forget_session(connection, *emptied)
             self._remove_snapshots(connection, snapshots)
             self._sweep(connection)
             return erased
 
         return self._erase(erase)
 
-    def _refuse_foreign(self, connection: apsw.Connection, sessions: str, agent_id: str) -> None:
-        """Raise `ForeignSession` if one of these sessions (as JSON) is not that agent's."""
-        values = (self.tenant, sessions, agent_id.lower())
+    def _forget_session(self, connection: apsw.Connection, session_id: str, agent_id: str) -> None:
+        """Let go of what other rows say of an erased session; its agent goes if nobody needs it any more."""
+        connection.execute(SQL["sqlite.erase.links"], (self.tenant, session_id))
+        connection.execute(SQL["sqlite.erase.agent"], (self.tenant, agent_id))
+
+    def _refuse_foreign(
+        self, connection: apsw.Connection, sessions: str, agent_prefix: str
+    ) -> None:
+        """Raise `ForeignSession` if one of these sessions (as JSON) has an agent whose id begins otherwise."""
+        values = (self.tenant, sessions, agent_prefix.lower())
         for session_id, agent_type in all_rows(connection, "sqlite.erase.foreign", values):
             raise foreign_session(session_id, agent_type)
 

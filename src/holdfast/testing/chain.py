@@ -188,8 +188,8 @@ class ChainContract(Contract):
         owner = store.create_session(session())
         for namespace in ("", "sub", "sub", ""):
             put_links(store, owner.id, 1, namespace=namespace)
-        erased = store.erase_threads([owner.id], namespace="sub", agent_id=owner.agent_id)
+        erased = store.erase_threads([owner.id], namespace="sub", agent_prefix=owner.agent_id)
         assert erased == 2
         assert runs_of(chain_of(store, owner.id)) == [(2, 3)]
-        store.erase_threads([owner.id], namespace="", agent_id=owner.agent_id)
+        store.erase_threads([owner.id], namespace="", agent_prefix=owner.agent_id)
         assert store.read_chain(owner.id) is None

@@ -227,7 +227,7 @@ class EffectContract(Contract):
             store.begin_effect(effect(one.id, outcome=done(content)))
         saved = store.put(checkpoint(owner.id, "a")).record
         store.delete_checkpoints([saved.id])
-        assert store.erase_threads([owner.id], namespace="", agent_id=owner.agent_id) == 0
+        assert store.erase_threads([owner.id], namespace="", agent_prefix=owner.agent_id) == 0
         assert len(store.list_effects(EffectQuery(owner.id))) == 1
         assert store.delete_session(owner.id)
         assert store.list_effects(EffectQuery(owner.id)) == []

@@ -116,7 +116,7 @@ class LineContract(Contract):
             elif what == "purge":
                 store.purge_expired()
             elif what == "erase" and chance.random() < 0.3:
-                store.erase_threads([owner.id], namespace=namespace, agent_id=owner.agent_id)
+                store.erase_threads([owner.id], namespace=namespace, agent_prefix=owner.agent_id)
             line = store.list_checkpoints(query)
             age = chance.choice((None, None, None, "past", "future"))
             again = chance.choice(line) if line and chance.random() < 0.3 else None

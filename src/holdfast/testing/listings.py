@@ -18,7 +18,7 @@ class ListingContract(Contract):
     """Finding checkpoints by what they are."""
 
     def test_each_filter_narrows_a_listing(self, store: Store) -> None:
-        worker = agent()
+        worker = agent(id="abcdef00-0000-8000-8000-000000000002")
         owner = store.create_session(session(agent_id=worker.id, agent=worker))
         other = store.create_session(session())
         chosen = store.put(
@@ -43,6 +43,7 @@ class ListingContract(Contract):
             "session_id": owner.id,
             "namespace": "sub",
             "agent_id": worker.id,
+            "agent_prefix": "ABCDEF00-0000-8000-8",
             "id": chosen.id,
             "id_prefix": chosen.id[:8],
             "name": "chosen",

@@ -173,7 +173,7 @@ class PackContract(Contract):
         put_chain(store)
         store.put(checkpoint(owner.id, namespace="going", workspace_commit=D))
         store.put(checkpoint(owner.id, namespace="staying", workspace_commit=B))
-        store.erase_threads([owner.id], namespace="going", agent_id=owner.agent_id)
+        store.erase_threads([owner.id], namespace="going", agent_prefix=owner.agent_id)
         assert store.find_packs([A, B, C, D]) == {A, B}
 
     def test_tenants_have_packs_of_their_own(self, store: Store, neighbour: Store) -> None:

@@ -105,7 +105,14 @@ class SessionContract(Contract):
             store.list_sessions(SessionQuery(limit=-1))
 
     def test_sessions_are_found_by_each_filter(self, store: Store) -> None:
-        chosen = session(id="chosen-1", agent_type="tester", metadata={"k": 1})
+        worker = agent(id="abcdef00-0000-8000-8000-000000000002", agent_type="tester")
+        chosen = session(
+            id="chosen-1",
+            agent_type="tester",
+            agent_id=worker.id,
+            agent=worker,
+            metadata={"k": 1},
+        )
         store.create_session(chosen)
         store.create_session(session(id="Chosen-2"))
         store.update_session(chosen.id, status="paused")
@@ -113,6 +120,8 @@ class SessionContract(Contract):
             SessionQuery(status="paused"),
             SessionQuery(agent_type="tester"),
             SessionQuery(agent_id=chosen.agent_id),
+            SessionQuery(agent_prefix=worker.id),
+            SessionQuery(agent_prefix="ABCDEF00-0"),
             SessionQuery(id_prefix="chosen-"),
             SessionQuery(metadata={"k": 1}),
             SessionQuery(status="paused", agent_type="tester", metadata={"k": 1.0}),
@@ -120,6 +129,8 @@ class SessionContract(Contract):
             assert [one.id for one in store.list_sessions(query)] == [chosen.id]
         assert store.list_sessions(SessionQuery(status="paused", agent_type="other")) == []
         assert store.list_sessions(SessionQuery(id_prefix="%")) == []
+        for nobody in ("abcdef00-1", "abcdef000", "%", "é", f"{worker.id}0"):
+            assert store.list_sessions(SessionQuery(agent_prefix=nobody)) == []
         assert store.list_sessions(SessionQuery(metadata={"k": True})) == []
 
     def test_sessions_are_found_by_whether_another_continues_them(self, store: Store) -> None:
@@ -326,7 +337,7 @@ class SessionContract(Contract):
         if how == "delete_session":
             store.delete_session(owner.id)
         elif how == "erase_threads":
-            store.erase_threads([owner.id], namespace="", agent_id=owner.agent_id)
+            store.erase_threads([owner.id], namespace="", agent_prefix=owner.agent_id)
         elif how == "erase_tenant":
             store.erase_tenant()
         else:
@@ -341,12 +352,29 @@ class SessionContract(Contract):
         first, second = (session(agent_id=worker.id, agent=worker) for _ in range(2))
         store.create_session(first)
         store.create_session(second)
-        store.put(checkpoint(first.id))
+        for name in ("a", "b", "c"):
+            store.put(checkpoint(first.id, name))
         assert store.delete_session(first.id)
         assert store.find_agent(worker.id) is not None
         assert store.latest_of_agent(worker.id) is None
         assert store.delete_session(second.id)
         assert [one.id for one in store.list_agents()] == [boss.id]
+
+    def test_an_emptied_thread_is_forgotten_with_its_agent(self, store: Store) -> None:
+        workers = [agent(id=f"abcdef00-0000-8000-8000-00000000000{n}") for n in (1, 2)]
+        first, second = (session(agent_id=one.id, agent=one) for one in workers)
+        for one in (first, second):
+            store.create_session(one)
+            store.put(checkpoint(one.id))
+        after = store.create_session(session(continues_id=first.id))
+        agents = [store.create_agent(agent()), store.find_agent(after.agent_id)]
+        threads = [first.id, second.id]
+        assert store.erase_threads(threads, namespace="", agent_prefix="ABCDEF00-0000-8") == 2
+        assert [one.id for one in store.list_sessions()] == [after.id]
+        assert {one.id for one in store.list_agents()} == {one.id for one in agents if one}
+        found = store.find_session(after.id)
+        assert found is not None
+        assert found.continues_id is None
 
     def test_an_agent_with_children_stays_when_its_session_is_erased(self, store: Store) -> None:
         boss = agent()

@@ -142,7 +142,7 @@ class UpkeepContract(Contract):
         store.delete_checkpoints([trimmed.id])
         ids = [own.id, foreign.id, "unknown"]
         agent_id = own.agent_id.upper()
-        assert store.erase_threads(ids, namespace="going", agent_id=agent_id) == 2
+        assert store.erase_threads(ids, namespace="going", agent_prefix=agent_id) == 2
         assert store.read_chunks([digest_of(b"trimmed before")]) == {}
         for owner in (own, foreign):
             assert stored(store, owner.id) == ["staying"]
@@ -152,13 +152,13 @@ class UpkeepContract(Contract):
             staying = f"staying {owner.id}".encode() * 9
             digests = [digest_of(one) for one in (going, staying, going + b"w", staying + b"w")]
             assert set(store.read_chunks(digests)) == {digests[1], digests[3]}
-        assert store.erase_threads(ids, namespace="staying", agent_id=agent_id) == 2
+        assert store.erase_threads(ids, namespace="staying", agent_prefix=agent_id) == 2
         # A thread that a face made goes when it is empty; a session of somebody else stays.
         assert store.find_session(own.id) is None
         assert store.find_session(foreign.id) is not None
         assert store.total_bytes() == 0
-        assert store.erase_threads(ids, namespace="staying", agent_id=agent_id) == 0
-        assert store.erase_threads([], namespace="", agent_id=agent_id) == 0
+        assert store.erase_threads(ids, namespace="staying", agent_prefix=agent_id) == 0
+        assert store.erase_threads([], namespace="", agent_prefix=agent_id) == 0
 
     def test_a_session_of_another_agent_is_not_erased(self, store: Store) -> None:
         mine, theirs = (store.create_session(session()) for _ in range(2))
@@ -173,25 +173,25 @@ class UpkeepContract(Contract):
         before = everything()
         for agent_id in (mine.agent_id, new_id(), "no id", ""):
             with pytest.raises(ForeignSession, match=theirs.id) as refused:
-                store.delete_session(theirs.id, agent_id=agent_id)
+                store.delete_session(theirs.id, agent_prefix=agent_id)
             assert theirs.agent_type in str(refused.value)
         with pytest.raises(ForeignSession, match=theirs.id):
-            store.erase_threads([mine.id, theirs.id], namespace="", agent_id=mine.agent_id)
+            store.erase_threads([mine.id, theirs.id], namespace="", agent_prefix=mine.agent_id)
         assert everything() == before
-        assert store.delete_session("unknown", agent_id=mine.agent_id) is False
-        assert store.delete_session(mine.id, agent_id=mine.agent_id.upper()) is True
+        assert store.delete_session("unknown", agent_prefix=mine.agent_id) is False
+        assert store.delete_session(mine.id, agent_prefix=mine.agent_id.upper()) is True
         assert store.delete_session(theirs.id) is True
 
     def test_erasing_threads_takes_pending_writes_of_no_checkpoint(self, store: Store) -> None:
         owner = session()
         store.put_writes(owner, "n", "e", [write(contents=[b"written" * 30])])
-        assert store.erase_threads([owner.id], namespace="n", agent_id=owner.agent_id) == 0
+        assert store.erase_threads([owner.id], namespace="n", agent_prefix=owner.agent_id) == 0
         assert store.find_session(owner.id) is None
         assert store.read_chunks([digest_of(b"written" * 30)]) == {}
 
     def test_erasing_threads_leaves_no_index_without_what_is_below_it(self, store: Store) -> None:
         mine, theirs, indexed = _with_half_an_index(store)
-        assert store.erase_threads([theirs.id], namespace="", agent_id=theirs.agent_id) == 1
+        assert store.erase_threads([theirs.id], namespace="", agent_prefix=theirs.agent_id) == 1
         with pytest.raises(ChunksMissing):
             store.put(checkpoint(mine.id, refs=indexed.refs, expects=[_index_in(indexed)]))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
-from holdfast.ids import new_id
+from holdfast.ids import new_id, thread_agents
 from holdfast.integrations.agent_framework.forms import Forms
 from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, SessionQuery, Trim
 from holdfast.state import DecodedState
@@ -16,7 +16,6 @@ from holdfast.stores import Store, open_store
 from holdfast.threads import (
     ThreadRecorders,
     check_cap,
-    thread_agent,
     thread_checkpoint,
     thread_session,
 )
@@ -119,8 +118,8 @@ class HoldfastCheckpointStorage:
                 )
 
     def _find(self, checkpoint_id: str) -> CheckpointRecord | None:
-        agent = thread_agent(self._store.tenant, _KIND)
-        for session in self._store.list_sessions(SessionQuery(agent_id=agent.id)):
+        agents = thread_agents(self._store.tenant, _KIND)
+        for session in self._store.list_sessions(SessionQuery(agent_prefix=agents)):
             query = CheckpointQuery(session_id=session.id, namespace="", external_id=checkpoint_id)
             for record in self._store.list_checkpoints(query):
                 return record

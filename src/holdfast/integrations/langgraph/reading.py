@@ -30,11 +30,11 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 class Reader:
-    """Reads the threads of one store, which are sessions of one agent among others."""
+    """Reads the threads of one store, which are sessions among others: those of agents whose ids begin so."""
 
-    def __init__(self, store: Store, values: Values, agent_id: str) -> None:
+    def __init__(self, store: Store, values: Values, agent_prefix: str) -> None:
         self._store = store
-        self._agent_id = agent_id
+        self._agents = agent_prefix
         self._values = values
         self.prototypes = Prototypes(values)
 
@@ -73,7 +73,7 @@ class Reader:
                     namespace=None if place is None else place.namespace,
                     external_id=None if place is None else place.checkpoint_id,
                     # Other sessions hold other things than checkpoints of graphs.
-                    agent_id=self._agent_id if place is None else None,
+                    agent_prefix=self._agents if place is None else None,
                     metadata=plain,
                     before_seq=position,
                     limit=size,

@@ -30,7 +30,7 @@ from holdfast.errors import (
     InvalidIdentifier,
     StateNotSerializable,
 )
-from holdfast.ids import check_external_id, new_id
+from holdfast.ids import check_external_id, new_id, thread_agents
 from holdfast.integrations.langgraph import pruning
 from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.newest import Runs
@@ -54,7 +54,6 @@ from holdfast.stores.rules import foreign_session
 from holdfast.threads import (
     ThreadRecorders,
     check_cap,
-    thread_agent,
     thread_checkpoint,
     thread_session,
 )
@@ -95,9 +94,9 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             self._store = store
         else:
             self._store = open_store(store, tenant=tenant)
-        self._agent_id = thread_agent(self._store.tenant, KIND).id
+        self._agents = thread_agents(self._store.tenant, KIND)
         self._values = values
-        self._reader = Reader(self._store, values, self._agent_id)
+        self._reader = Reader(self._store, values, self._agents)
         self._recorders = ThreadRecorders()
         # An object of its own: what runs remember outlives the saver, and must not keep it.
         self._runs = Runs()
@@ -293,7 +292,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             CheckpointQuery(
                 session_id=thread_id,
                 namespace=names.get("checkpoint_ns"),
-                agent_id=self._agent_id if thread_id is None else None,
+                agent_prefix=self._agents if thread_id is None else None,
                 external_id=checkpoint_id,
                 limit=1,
             )
@@ -313,7 +312,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
 
     def list_threads(self) -> Sequence[ThreadInfo]:
         """List all threads of graphs with what they hold, most recently created first; no content is read."""
-        return list_threads(self._store, self._agent_id)
+        return list_threads(self._store, self._agents)
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread in all its namespaces, and at once what nothing else refers to.
@@ -321,7 +320,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         Raises `ForeignSession`, and erases nothing, where the id is that of another agent's session.
         """
         thread_id = thread_of(thread_id)
-        self._store.delete_session(thread_id, agent_id=self._agent_id)
+        self._store.delete_session(thread_id, agent_prefix=self._agents)
         self._forget([thread_id])
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -331,7 +330,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """
         gone: dict[str, set[str]] = {}
         for run_id in run_ids:
-            query = CheckpointQuery(run_id=run_id, agent_id=self._agent_id)
+            query = CheckpointQuery(run_id=run_id, agent_prefix=self._agents)
             for record in self._store.list_checkpoints(query):
                 gone.setdefault(record.session_id, set()).add(record.id)
         for thread_id, ids in gone.items():
@@ -384,7 +383,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             return
         removed = 0
         for thread_id in threads:
-            query = CheckpointQuery(session_id=thread_id, agent_id=self._agent_id)
+            query = CheckpointQuery(session_id=thread_id, agent_prefix=self._agents)
             records = self._store.list_checkpoints(query)
             kept = pruning.newest_of_each(records, keep_last or 1)
             surplus = pruning.surplus(records, keep=kept)
@@ -396,7 +395,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     def _refuse_foreign(self, thread_ids: Iterable[str]) -> None:
         for thread_id in thread_ids:
             found = self._store.find_session(thread_id)
-            if found is not None and found.agent_id != self._agent_id:
+            if found is not None and not found.agent_id.startswith(self._agents):
                 raise foreign_session(thread_id, found.agent_type)
 
     # LangGraph's other wishes --------------------------------------------------------------------

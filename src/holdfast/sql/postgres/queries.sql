@@ -81,6 +81,9 @@ AND s.agent_type = %(agent_type)s
 -- name: sessions.where.agent_id
 AND s.agent_id = %(agent_id)s::uuid
 
+-- name: sessions.where.agent_prefix
+AND s.agent_id BETWEEN %(first_agent)s::uuid AND %(last_agent)s::uuid
+
 -- name: sessions.where.id_prefix
 AND starts_with(s.id, %(id_prefix)s)
 
@@ -179,7 +182,7 @@ SELECT s.id, s.agent_id, s.agent_type, s.task_description, s.status, s.continues
 FROM marked AS s;
 
 -- name: sessions.delete
-SELECT erased FROM holdfast.sweep(%(tenant)s, %(id)s, false, %(agent_id)s::text);
+SELECT erased FROM holdfast.sweep(%(tenant)s, %(id)s, false, %(agent_prefix)s::text);
 
 -- name: sessions.usage
 SELECT s.id, count(c.id), coalesce(sum(c.size_bytes), 0)::bigint,
@@ -212,6 +215,9 @@ AND c.namespace = %(namespace)s
 
 -- name: checkpoints.where.agent_id
 AND c.agent_id = %(agent_id)s::uuid
+
+-- name: checkpoints.where.agent_prefix
+AND c.agent_id BETWEEN %(first_agent)s::uuid AND %(last_agent)s::uuid
 
 -- name: checkpoints.where.id
 AND c.id = %(id)s::uuid
@@ -699,7 +705,7 @@ WHERE holdfast.as_tenant(%(tenant)s);
 
 -- name: postgres.erase_threads
 SELECT holdfast.erase_threads(
-    %(tenant)s, %(ids)s::text[], %(namespace)s, %(agent_id)s::uuid);
+    %(tenant)s, %(ids)s::text[], %(namespace)s, %(agent_prefix)s);
 
 -- name: postgres.erase_tenant
 SELECT holdfast.erase_tenant(%(tenant)s);

@@ -22,10 +22,11 @@ DO $$ BEGIN EXECUTE 'CREATE SCHEMA IF NOT EXISTS ' || rtrim('holdfast.', '.'); E
 CREATE DOMAIN holdfast.agent_type AS text COLLATE "C" CHECK (VALUE <> '');
 CREATE DOMAIN holdfast.session_status AS text COLLATE "C"
     CHECK (VALUE IN ('active', 'paused', 'interrupted', 'completed', 'failed', 'stopped'));
-CREATE DOMAIN holdfast.checkpoint_type AS text COLLATE "C"
+CREATE DOMAIN holdfast.checkpoint_type AS varchar(50) COLLATE "C"
     CHECK (VALUE IN ('manual', 'auto', 'failure'));
 CREATE DOMAIN holdfast.retention_class AS text COLLATE "C"
     CHECK (VALUE IN ('automatic', 'manual', 'feature', 'session', 'step', 'failure'));
+CREATE DOMAIN holdfast.digest AS bytea CHECK (octet_length(VALUE) = 33);
 
 CREATE TABLE holdfast.agents (
     tenant       text COLLATE "C" NOT NULL DEFAULT 'default',
@@ -105,8 +106,7 @@ CREATE TABLE holdfast.session_checkpoints (
     name             text COLLATE "C" NOT NULL,
     label            text COLLATE "C",
     description      text,
-    checkpoint_type  varchar(50) COLLATE "C" NOT NULL DEFAULT 'manual'
-                     CHECK (checkpoint_type::holdfast.checkpoint_type IS NOT NULL),
+    checkpoint_type  holdfast.checkpoint_type NOT NULL DEFAULT 'manual',
     retention_class  holdfast.retention_class NOT NULL DEFAULT 'manual',
     state_snapshot   jsonb NOT NULL,
     manifest         text NOT NULL,
@@ -132,12 +132,8 @@ CREATE TABLE holdfast.session_checkpoints (
     metadata         jsonb,
     created_at       timestamptz NOT NULL DEFAULT now(),
     restored_at      timestamptz,
-    -- Both are looked at when the transaction ends. To look is to lock, and all threads of a saver share one
-    -- agent: the shorter each holds it, the fewer have to be written down as holding it together.
-    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE
-        DEFERRABLE INITIALLY DEFERRED,
+    FOREIGN KEY (tenant, session_id) REFERENCES holdfast.sessions (tenant, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant, agent_id) REFERENCES holdfast.agents (tenant, id)
-        DEFERRABLE INITIALLY DEFERRED
 );
 
 -- Read backwards for the newest: a row is then added at the end, where a full page is not split in two.
@@ -183,7 +179,7 @@ CREATE TABLE holdfast.chain_tombstones (
 -- what is still too large, would take a small put as long as all the rest of it.
 CREATE TABLE holdfast.chunks (
     tenant text COLLATE "C" NOT NULL DEFAULT 'default',
-    digest bytea NOT NULL CHECK (octet_length(digest) = 33),
+    digest holdfast.digest NOT NULL,
     codec  smallint NOT NULL,
     data   bytea NOT NULL,
     PRIMARY KEY (tenant, digest)
@@ -474,7 +470,7 @@ BEGIN
     -- References have at most eight levels; what claims to have more is not followed for ever.
     FOR depth IN 1 .. 8 LOOP
         EXIT WHEN indexes = '{}';
-        RETURN QUERY SELECT k.digest, k.codec, k.data FROM holdfast.chunks AS k
+        RETURN QUERY SELECT k.digest::bytea, k.codec, k.data FROM holdfast.chunks AS k
                       WHERE k.tenant = p_tenant AND k.digest = ANY (indexes);
         SELECT leaves || coalesce(array_agg(DISTINCT r.digest) FILTER (WHERE r.level = 0), '{}'),
                coalesce(array_agg(DISTINCT r.digest) FILTER (WHERE r.level > 0), '{}')
@@ -483,7 +479,7 @@ BEGIN
          WHERE k.tenant = p_tenant AND k.digest = ANY (indexes);
         indexes := below;
     END LOOP;
-    RETURN QUERY SELECT k.digest, k.codec, k.data FROM holdfast.chunks AS k
+    RETURN QUERY SELECT k.digest::bytea, k.codec, k.data FROM holdfast.chunks AS k
                   WHERE k.tenant = p_tenant AND k.digest = ANY (leaves);
 END $$;
 
@@ -1770,8 +1766,15 @@ BEGIN
                         WHERE child.tenant = p_tenant AND child.parent_id = a.id);
 END $$;
 
+-- Whether an agent is one of those whose ids begin so: "" stands for nobody.
+CREATE FUNCTION holdfast.is_of(p_agent uuid, p_prefix text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_prefix <> '' AND starts_with(p_agent::text, lower(p_prefix))
+$$;
+
 -- Refuses to erase what is another agent's. Needs the tenant's lock.
-CREATE FUNCTION holdfast.refuse_foreign(p_tenant text, p_sessions text[], p_agent text)
+CREATE FUNCTION holdfast.refuse_foreign(p_tenant text, p_sessions text[], p_prefix text)
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1779,7 +1782,7 @@ DECLARE
 BEGIN
     SELECT s.id, s.agent_type INTO foreign_one FROM holdfast.sessions AS s
      WHERE s.tenant = p_tenant AND s.id = ANY (p_sessions)
-       AND s.agent_id::text IS DISTINCT FROM lower(p_agent)
+       AND NOT holdfast.is_of(s.agent_id, p_prefix)
      ORDER BY s.id LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'session % belongs to another agent, of the type %. Nothing was erased: do it '
@@ -1788,11 +1791,11 @@ BEGIN
     END IF;
 END $$;
 
--- Removes chunks that nothing refers to; with p_session it first erases that session, with p_agent only
--- if it is that agent's. The long look happens without the lock. Under it follows what has become referenced
+-- Removes chunks that nothing refers to; with p_session it first erases that session, with p_prefix only
+-- if the id of its agent begins so. The long look happens without the lock. Under it follows what has become referenced
 -- since, and then the whole removal, so nobody ever sees an index chunk without the chunks below it.
 CREATE FUNCTION holdfast.sweep(
-    p_tenant text, p_session text, p_dry_run boolean, p_agent text DEFAULT NULL,
+    p_tenant text, p_session text, p_dry_run boolean, p_prefix text DEFAULT NULL,
     OUT chunks bigint, OUT bytes bigint, OUT writes bigint, OUT erased boolean
 )
 LANGUAGE plpgsql AS $$
@@ -1840,8 +1843,8 @@ BEGIN
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
     IF p_session IS NOT NULL THEN
-        IF p_agent IS NOT NULL THEN
-            PERFORM holdfast.refuse_foreign(p_tenant, ARRAY[p_session], p_agent);
+        IF p_prefix IS NOT NULL THEN
+            PERFORM holdfast.refuse_foreign(p_tenant, ARRAY[p_session], p_prefix);
         END IF;
         snapshots := holdfast.snapshots_of(p_tenant, ARRAY[p_session]);
         DELETE FROM holdfast.sessions AS s WHERE s.tenant = p_tenant AND s.id = p_session
@@ -1866,11 +1869,11 @@ BEGIN
 END $$;
 
 -- Erases what one namespace holds in some threads, and at once all content that nothing refers to
--- then, what was trimmed before included. A thread of p_agent that is left empty goes too. The namespace ''
--- is a session's own line of work, which another agent may not erase. Below an unreadable index chunk
--- anything may be needed: then all chunks stay, as when a session is erased.
+-- then, what was trimmed before included. A thread that is left empty goes too, if its agent's id begins with
+-- p_prefix. The namespace '' is a session's own line of work, which another agent may not erase. Below an
+-- unreadable index chunk anything may be needed: then all chunks stay, as when a session is erased.
 CREATE FUNCTION holdfast.erase_threads(
-    p_tenant text, p_threads text[], p_namespace text, p_agent uuid
+    p_tenant text, p_threads text[], p_namespace text, p_prefix text
 )
 RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -1879,6 +1882,8 @@ DECLARE
     look record;
     erased bigint;
     snapshots text[];
+    emptied_threads text[];
+    workers uuid[];
 BEGIN
     PERFORM holdfast.as_tenant(p_tenant);
     IF NOT EXISTS (SELECT FROM holdfast.sessions AS s
@@ -1890,7 +1895,7 @@ BEGIN
 
     PERFORM holdfast.lock_tenant(p_tenant, true);
     IF p_namespace = '' THEN
-        PERFORM holdfast.refuse_foreign(p_tenant, p_threads, p_agent::text);
+        PERFORM holdfast.refuse_foreign(p_tenant, p_threads, p_prefix);
     END IF;
     snapshots := holdfast.snapshots_of(p_tenant, p_threads);
     erased := holdfast.remove_checkpoints(
@@ -1903,14 +1908,20 @@ BEGIN
     END IF;
     DELETE FROM holdfast.checkpoint_writes AS w
      WHERE w.tenant = p_tenant AND w.session_id = ANY (p_threads) AND w.namespace = p_namespace;
-    DELETE FROM holdfast.sessions AS s
-     WHERE s.tenant = p_tenant AND s.id = ANY (p_threads) AND s.agent_id = p_agent
-       AND NOT EXISTS (SELECT FROM holdfast.session_checkpoints AS c
-                        WHERE c.tenant = s.tenant AND c.session_id = s.id)
-       AND NOT EXISTS (SELECT FROM holdfast.checkpoint_writes AS w
-                        WHERE w.tenant = s.tenant AND w.session_id = s.id)
-       AND NOT EXISTS (SELECT FROM holdfast.effects AS e
-                        WHERE e.tenant = s.tenant AND e.session_id = s.id);
+    WITH emptied AS (
+        DELETE FROM holdfast.sessions AS s
+         WHERE s.tenant = p_tenant AND s.id = ANY (p_threads) AND holdfast.is_of(s.agent_id, p_prefix)
+           AND NOT EXISTS (SELECT FROM holdfast.session_checkpoints AS c
+                            WHERE c.tenant = s.tenant AND c.session_id = s.id)
+           AND NOT EXISTS (SELECT FROM holdfast.checkpoint_writes AS w
+                            WHERE w.tenant = s.tenant AND w.session_id = s.id)
+           AND NOT EXISTS (SELECT FROM holdfast.effects AS e
+                            WHERE e.tenant = s.tenant AND e.session_id = s.id)
+        RETURNING s.id, s.agent_id
+    )
+    SELECT array_agg(emptied.id), array_agg(emptied.agent_id) INTO emptied_threads, workers
+      FROM emptied;
+    PERFORM holdfast.forget_sessions(p_tenant, emptied_threads, workers);
     IF NOT look.broken THEN
         PERFORM holdfast.remove_dead(p_tenant, look.dead, look.live, since, '-infinity');
     END IF;
@@ -1934,4 +1945,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:a2c7f5cc27b5822b7fcd9701063925855a06029ab5b88eacf8dd8b47af782442');
+    (1, 'sha256:4824dab091d0d4677c2254dddd944623d4bbe21551484f0a81d879e9d5d8b754');

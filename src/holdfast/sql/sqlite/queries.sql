@@ -62,6 +62,9 @@ AND agent_type = ?
 -- name: sessions.where.agent_id
 AND agent_id = ?
 
+-- name: sessions.where.agent_prefix
+AND instr(agent_id, ?) = 1
+
 -- name: sessions.where.id_prefix
 AND instr(id, ?) = 1
 
@@ -136,6 +139,9 @@ AND namespace = ?
 
 -- name: checkpoints.where.agent_id
 AND agent_id = ?
+
+-- name: checkpoints.where.agent_prefix
+AND instr(agent_id, ?) = 1
 
 -- name: checkpoints.where.id
 AND id = ?
@@ -697,7 +703,8 @@ SELECT id FROM sessions WHERE tenant = ? AND id IN (SELECT value FROM json_each(
 
 -- name: sqlite.erase.foreign
 SELECT id, agent_type FROM sessions
-WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) AND agent_id <> ? ORDER BY id LIMIT 1;
+WHERE tenant = ?1 AND id IN (SELECT value FROM json_each(?2)) AND (?3 = '' OR instr(agent_id, ?3) <> 1)
+ORDER BY id LIMIT 1;
 
 -- name: sqlite.erase.checkpoints
 DELETE FROM session_checkpoints
@@ -710,7 +717,7 @@ WHERE tenant = ? AND session_id IN (SELECT value FROM json_each(?)) AND namespac
 
 -- name: sqlite.erase.empty_sessions
 DELETE FROM sessions
-WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) AND agent_id = ?
+WHERE tenant = ?1 AND id IN (SELECT value FROM json_each(?2)) AND ?3 <> '' AND instr(agent_id, ?3) = 1
     AND NOT EXISTS (
         SELECT 1 FROM session_checkpoints AS c
         WHERE c.tenant = sessions.tenant AND c.session_id = sessions.id)
@@ -719,7 +726,8 @@ WHERE tenant = ? AND id IN (SELECT value FROM json_each(?)) AND agent_id = ?
         WHERE w.tenant = sessions.tenant AND w.session_id = sessions.id)
     AND NOT EXISTS (
         SELECT 1 FROM effects AS e
-        WHERE e.tenant = sessions.tenant AND e.session_id = sessions.id);
+        WHERE e.tenant = sessions.tenant AND e.session_id = sessions.id)
+RETURNING id, agent_id;
 
 -- name: sqlite.gc.roots
 SELECT refs FROM session_checkpoints WHERE tenant = ? AND refs <> x''
