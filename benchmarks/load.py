@@ -37,7 +37,7 @@ _BACK_WITHIN = 5.0
 _FAULT_SECONDS = {"sqlite": 2.0, "postgres": 12.0}
 _READ_BACK = 4000
 # What is judged by its slowest puts is measured so often, in turn with the peer: once is chance.
-_ROUNDS = 5
+_ROUNDS = 15
 
 
 @dataclass(frozen=True)

@@ -782,10 +782,10 @@ BEGIN
         IF jsonb_typeof(p_session -> 'agent') IS DISTINCT FROM 'object' THEN
             RAISE EXCEPTION 'there is no agent %', draft.agent_id USING ERRCODE = 'HF003';
         END IF;
-        PERFORM holdfast.add_agent(p_tenant, p_session -> 'agent');
         -- Another writer may have been faster, which is fine unless it was another tenant's.
-        IF NOT EXISTS (SELECT FROM holdfast.agents AS a
-                        WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
+        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent')
+           AND NOT EXISTS (SELECT FROM holdfast.agents AS a
+                            WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
             RAISE EXCEPTION 'an agent % exists already', draft.agent_id USING ERRCODE = 'HF006';
         END IF;
     END IF;
@@ -1945,4 +1945,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:4824dab091d0d4677c2254dddd944623d4bbe21551484f0a81d879e9d5d8b754');
+    (1, 'sha256:3bcc5e54352df143d3e83538b4d3603929b753b5cbb5a9704d9180a723baf143');

@@ -778,10 +778,10 @@ BEGIN
         IF jsonb_typeof(p_session -> 'agent') IS DISTINCT FROM 'object' THEN
             RAISE EXCEPTION 'there is no agent %', draft.agent_id USING ERRCODE = 'HF003';
         END IF;
-        PERFORM holdfast.add_agent(p_tenant, p_session -> 'agent');
         -- Another writer may have been faster, which is fine unless it was another tenant's.
-        IF NOT EXISTS (SELECT FROM holdfast.agents AS a
-                        WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
+        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent')
+           AND NOT EXISTS (SELECT FROM holdfast.agents AS a
+                            WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
             RAISE EXCEPTION 'an agent % exists already', draft.agent_id USING ERRCODE = 'HF006';
         END IF;
     END IF;
