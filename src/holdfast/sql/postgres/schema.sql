@@ -782,11 +782,14 @@ BEGIN
         IF jsonb_typeof(p_session -> 'agent') IS DISTINCT FROM 'object' THEN
             RAISE EXCEPTION 'there is no agent %', draft.agent_id USING ERRCODE = 'HF003';
         END IF;
-        -- Another writer may have been faster, which is fine unless it was another tenant's.
-        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent')
-           AND NOT EXISTS (SELECT FROM holdfast.agents AS a
+        -- Another writer may have been faster, which is fine unless it was another tenant's. A statement of its
+        -- own sees what that one has committed.
+        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent') THEN
+            IF NOT EXISTS (SELECT FROM holdfast.agents AS a
                             WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
-            RAISE EXCEPTION 'an agent % exists already', draft.agent_id USING ERRCODE = 'HF006';
+                RAISE EXCEPTION 'an agent % exists already', draft.agent_id
+                    USING ERRCODE = 'HF006';
+            END IF;
         END IF;
     END IF;
     moment := clock_timestamp();
@@ -1945,4 +1948,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:3bcc5e54352df143d3e83538b4d3603929b753b5cbb5a9704d9180a723baf143');
+    (1, 'sha256:e0e76c9eb5e249d2652fb97fdf98e6b6d8af04e8b3b7dbc6517ed6543eab49a0');

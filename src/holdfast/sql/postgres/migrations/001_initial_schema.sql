@@ -778,11 +778,14 @@ BEGIN
         IF jsonb_typeof(p_session -> 'agent') IS DISTINCT FROM 'object' THEN
             RAISE EXCEPTION 'there is no agent %', draft.agent_id USING ERRCODE = 'HF003';
         END IF;
-        -- Another writer may have been faster, which is fine unless it was another tenant's.
-        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent')
-           AND NOT EXISTS (SELECT FROM holdfast.agents AS a
+        -- Another writer may have been faster, which is fine unless it was another tenant's. A statement of its
+        -- own sees what that one has committed.
+        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent') THEN
+            IF NOT EXISTS (SELECT FROM holdfast.agents AS a
                             WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
-            RAISE EXCEPTION 'an agent % exists already', draft.agent_id USING ERRCODE = 'HF006';
+                RAISE EXCEPTION 'an agent % exists already', draft.agent_id
+                    USING ERRCODE = 'HF006';
+            END IF;
         END IF;
     END IF;
     moment := clock_timestamp();
