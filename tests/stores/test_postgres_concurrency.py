@@ -17,12 +17,13 @@ import psycopg
 import pytest
 
 from holdfast.errors import CheckpointExists, ChunksMissing, StoreBusy, StoreUnavailable
+from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, NewCheckpoint, NewWrite, Trim
 from holdfast.state.refs import digest_of, digests_in
 from holdfast.stores.chain import breaks
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_prepared import Prepared
-from holdfast.stores.postgres_statements import put_statement
+from holdfast.stores.postgres_statements import put_statement, session_document
 from tests.postgres_server import PostgresServer
 from tests.stores.postgres_drafts import (
     checkpoint_draft,
@@ -479,3 +480,21 @@ def test_a_forked_child_gets_connections_of_its_own(store: PostgresStore) -> Non
     assert os.waitpid(child, 0)[1] == 0
     store.put(checkpoint_draft(b"parent again"))
     assert len(ids(store)) == 3
+
+
+def test_a_thread_whose_id_somebody_else_takes_leaves_no_agent(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    taken = session_draft()
+    other = replace(taken, agent_id=new_id())
+    assert taken.agent is not None
+    other = replace(other, agent=replace(taken.agent, id=other.agent_id))
+    store.list_sessions()
+    with ThreadPoolExecutor(1) as executor, connect(postgres_url) as holder:
+        holder.execute("BEGIN")
+        holder.execute("SELECT create_session('default', %s::jsonb)", [session_document(taken)])
+        put = executor.submit(store.put, checkpoint_draft(session=other))
+        wait_for_blocked_put(holder, schema_of(postgres_url))
+        holder.execute("COMMIT")
+        assert put.result().record.agent_id == taken.agent_id
+    assert [one.id for one in store.list_agents()] == [taken.agent_id]

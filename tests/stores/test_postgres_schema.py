@@ -131,6 +131,11 @@ def test_threads_can_be_erased_where_only_a_store_made_the_schema(
     insert(connection, namespace="public.saved")
     insert(connection, namespace="public.other")
     erase = "SELECT erase_threads('default', ARRAY['s'], %s, %s)"
+    insert(connection, namespace="")
+    for nobody in (None, ""):
+        with pytest.raises(psycopg.Error, match="belongs to another agent"):
+            one_value(connection, erase, "", nobody)
+    assert one_value(connection, erase, "", AGENT) == 1
     assert one_value(connection, erase, "public.saved", AGENT) == 1
     assert one_value(connection, "SELECT count(*) FROM sessions") == 1
     assert one_value(connection, erase, "public.other", AGENT) == 1

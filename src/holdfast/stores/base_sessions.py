@@ -112,7 +112,8 @@ class SessionStore(ABC):
         relies on what is below it, so one may never be removed without the other. Where an index
         chunk is unreadable no chunk is removed. Nor does this object remember any chunk that it has
         read. Returns false when there is no such session. With ``agent_prefix`` raises
-        `ForeignSession`, and erases nothing, if the id of the session's agent does not begin so.
+        `ForeignSession`, and erases nothing, if the id of the session's agent does not begin so; none begins
+        with "" here.
         """
 
     @abstractmethod
@@ -123,7 +124,7 @@ class SessionStore(ABC):
 
         A session whose agent's id begins so and that is left without checkpoints, writes and effects goes too,
         with its agent unless somebody needs it. Sessions that do not exist are no error. Returns how many checkpoints there were. The namespace "" is a session's
-        own line of work: raises `ForeignSession`, and erases nothing, if that is another agent's. "" begins no agent's id here. Any other
+        own line of work: raises `ForeignSession`, and erases nothing, if that is another agent's. None begins with "" here. Any other
         belongs to whoever uses it, in sessions of others too.
         """
 

@@ -184,28 +184,35 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             if agent_prefix is not None:
                 _refuse_foreign(session, agent_prefix)
             snapshots = snapshots_of(session)
-            self._drop_session(session)
+            self._drop_sessions([session])
             self._remove_snapshots(snapshots)
             self._sweep()
             return True
 
-    def _drop_session(self, session: Session) -> None:
-        """Forget a session, that others go on from it, and its agent if nobody needs that any more."""
-        session_id, agent_id = session.record.id, session.record.agent_id
-        del self._sessions[session_id]
-        for line in session.lines.values():
-            for checkpoint in line.stored:
-                self._forget(checkpoint)
+    def _drop_sessions(self, erased: Collection[Session]) -> None:
+        """Forget sessions, and that others go on from them.
+
+        An agent whom nobody needs any more goes with them, and then perhaps the one above it.
+        """
+        gone = {session.record.id for session in erased}
+        for session in erased:
+            del self._sessions[session.record.id]
+            for line in session.lines.values():
+                for checkpoint in line.stored:
+                    self._forget(checkpoint)
         for other in self._sessions.values():
-            if other.record.continues_id == session_id:
+            if other.record.continues_id in gone:
                 other.record = replace(other.record, continues_id=None)
-        needed = (
-            any(one.record.agent_id == agent_id for one in self._sessions.values())
-            or self._agents[agent_id].timeline
-            or any(one.record.parent_id == agent_id for one in self._agents.values())
-        )
-        if not needed:
-            del self._agents[agent_id]
+        needed = {one.record.agent_id for one in self._sessions.values()}
+        idle = {session.record.agent_id for session in erased} - needed
+        while idle:
+            above = {one.record.parent_id for one in self._agents.values()}
+            leaving = {one for one in idle - above if not self._agents[one].timeline}
+            if not leaving:
+                return
+            for agent_id in leaving:
+                del self._agents[agent_id]
+            idle -= leaving
 
     def erase_tenant(self) -> int:
         with self._open(), self._forgetting():
@@ -235,6 +242,7 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
             for session in found if not namespace else ():
                 _refuse_foreign(session, agent_prefix)
             snapshots: set[str] = set()
+            emptied: list[Session] = []
             for session in found:
                 snapshots |= snapshots_of(session)
                 line = session.lines.get(namespace)
@@ -250,7 +258,8 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
                     or any(line.stored for line in session.lines.values())
                 )
                 if empty and _is_of(session, agent_prefix):
-                    self._drop_session(session)
+                    emptied.append(session)
+            self._drop_sessions(emptied)
             if found:
                 self._remove_snapshots(snapshots)
                 self._sweep()

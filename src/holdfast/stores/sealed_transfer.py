@@ -11,7 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from holdfast.errors import AgentExists, CheckpointNotFound, SessionNotFound, StoreBusy
+from holdfast.errors import (
+    AgentExists,
+    CheckpointNotFound,
+    SessionExists,
+    SessionNotFound,
+    StoreBusy,
+)
 from holdfast.ids import new_id
 from holdfast.model import (
     AgentRecord,
@@ -69,6 +75,9 @@ class SealedTransfer(SealedSessions, SealedCheckpoints):
         source = self.read_session(source_id)
         if source is None:
             raise SessionNotFound(f"no session has the id {source_id!r}")
+        # Asked before its agent is stored, which nobody would remove.
+        if self.find_session(draft.id) is not None:
+            raise SessionExists(f"a session with the id {draft.id!r} exists already")
         chosen = None if checkpoint_ids is None else set(checkpoint_keys(checkpoint_ids))
         found = [one for one in source.checkpoints if chosen is None or one.id in chosen]
         if chosen is not None and len(found) < len(chosen):

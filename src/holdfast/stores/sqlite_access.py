@@ -25,7 +25,7 @@ from holdfast.stores.sqlite_rows import Row, stamp
 T = TypeVar("T")
 
 # Ids are stored in lower case; whoever asks may not know.
-_CANONICAL: Final = frozenset({"id", "agent_id", "agent_prefix"})
+_CANONICAL: Final = frozenset({"id", "agent_id"})
 
 
 class SqliteAccess(Store):
@@ -89,7 +89,11 @@ def narrow(
                 statement.append(SQL[f"{prefix}{field}.{'yes' if value else 'no'}"])
                 continue
             statement.append(SQL[prefix + field])
-            values.append(value.lower() if field in _CANONICAL else value)
+            if field == "agent_prefix":
+                # From the first to the last that begins so, which an index on the ids finds: f comes before g.
+                values += (value.lower(), value.lower() + "g")
+            else:
+                values.append(value.lower() if field in _CANONICAL else value)
     if query.metadata:
         statement.append(SQL[prefix + "metadata"])
         values.append(metadata_filter(query.metadata))

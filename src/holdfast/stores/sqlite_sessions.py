@@ -209,7 +209,7 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
                 self._refuse_foreign(connection, text_list([session_id]), agent_prefix)
             snapshots = self._snapshots_of(connection, text_list([session_id]))
             connection.execute(SQL["sessions.delete"], (self.tenant, session_id))
-            self._forget_session(connection, session_id, found[1])
+            self._forget_sessions(connection, [(session_id, found[1])])
             self._remove_snapshots(connection, snapshots)
             self._sweep(connection)
             return True
@@ -233,18 +233,26 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
             erased = self._bury(connection, all_rows(connection, "sqlite.erase.checkpoints", part))
             connection.execute(SQL["sqlite.erase.writes"], part)
             values = (self.tenant, sessions, agent_prefix.lower())
-            for emptied in all_rows(connection, "sqlite.erase.empty_sessions", values):
-                self._forget_session(connection, *emptied)
+            emptied = all_rows(connection, "sqlite.erase.empty_sessions", values)
+            self._forget_sessions(connection, emptied)
             self._remove_snapshots(connection, snapshots)
             self._sweep(connection)
             return erased
 
         return self._erase(erase)
 
-    def _forget_session(self, connection: apsw.Connection, session_id: str, agent_id: str) -> None:
-        """Let go of what other rows say of an erased session; its agent goes if nobody needs it any more."""
-        connection.execute(SQL["sqlite.erase.links"], (self.tenant, session_id))
-        connection.execute(SQL["sqlite.erase.agent"], (self.tenant, agent_id))
+    def _forget_sessions(
+        self, connection: apsw.Connection, erased: Collection[Sequence[Any]]
+    ) -> None:
+        """Let go of what other rows say of sessions, of which the id and the agent's are given.
+
+        An agent whom nobody needs any more goes with them, and then perhaps the one above it.
+        """
+        sessions = text_list([session_id for session_id, _ in erased])
+        connection.execute(SQL["sqlite.erase.links"], (self.tenant, sessions))
+        agents = text_list({agent_id for _, agent_id in erased})
+        while all_rows(connection, "sqlite.erase.agents", (self.tenant, agents)):
+            pass
 
     def _refuse_foreign(
         self, connection: apsw.Connection, sessions: str, agent_prefix: str

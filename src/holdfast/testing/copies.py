@@ -83,6 +83,7 @@ class CopyContract(Contract):
             store.copy_session(source.id, session(id=source.id))
         assert store.find_session(draft.id) is None
         assert [one.id for one in store.list_sessions()] == [source.id]
+        assert [one.id for one in store.list_agents()] == [source.agent_id]
 
     def test_a_copy_outlives_its_source(self, store: Store) -> None:
         source = store.create_session(session())

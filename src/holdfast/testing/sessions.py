@@ -376,6 +376,19 @@ class SessionContract(Contract):
         assert found is not None
         assert found.continues_id is None
 
+    @pytest.mark.parametrize("ids", [("a", "b"), ("b", "a")])
+    def test_an_agent_goes_with_the_last_one_below_it(
+        self, store: Store, ids: tuple[str, str]
+    ) -> None:
+        boss = agent(id="abcdef00-0000-8000-8000-000000000001")
+        worker = agent(id="abcdef00-0000-8000-8000-000000000002", parent_id=boss.id)
+        store.create_session(session(id=ids[0], agent_id=boss.id, agent=boss))
+        store.create_session(session(id=ids[1], agent_id=worker.id, agent=worker))
+        for thread in ids:
+            store.put(checkpoint(thread))
+        assert store.erase_threads(["a", "b"], namespace="", agent_prefix=boss.id[:8]) == 2
+        assert (store.list_sessions(), store.list_agents()) == ([], [])
+
     def test_an_agent_with_children_stays_when_its_session_is_erased(self, store: Store) -> None:
         boss = agent()
         owner = store.create_session(session(agent_id=boss.id, agent=boss))

@@ -63,7 +63,7 @@ AND agent_type = ?
 AND agent_id = ?
 
 -- name: sessions.where.agent_prefix
-AND instr(agent_id, ?) = 1
+AND agent_id >= ? AND agent_id < ?
 
 -- name: sessions.where.id_prefix
 AND instr(id, ?) = 1
@@ -141,7 +141,7 @@ AND namespace = ?
 AND agent_id = ?
 
 -- name: checkpoints.where.agent_prefix
-AND instr(agent_id, ?) = 1
+AND agent_id >= ? AND agent_id < ?
 
 -- name: checkpoints.where.id
 AND id = ?
@@ -679,14 +679,18 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 -- name: sqlite.sessions.ids
 SELECT id FROM sessions WHERE tenant = ?;
 
--- name: sqlite.erase.agent
-DELETE FROM agents WHERE tenant = ?1 AND id = ?2
-    AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant = ?1 AND agent_id = ?2)
-    AND NOT EXISTS (SELECT 1 FROM session_checkpoints WHERE tenant = ?1 AND agent_id = ?2)
-    AND NOT EXISTS (SELECT 1 FROM agents WHERE tenant = ?1 AND parent_id = ?2);
+-- name: sqlite.erase.agents
+DELETE FROM agents WHERE tenant = ?1 AND id IN (SELECT value FROM json_each(?2))
+    AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.tenant = ?1 AND s.agent_id = agents.id)
+    AND NOT EXISTS (
+        SELECT 1 FROM session_checkpoints AS c WHERE c.tenant = ?1 AND c.agent_id = agents.id)
+    AND NOT EXISTS (
+        SELECT 1 FROM agents AS child WHERE child.tenant = ?1 AND child.parent_id = agents.id)
+RETURNING id;
 
 -- name: sqlite.erase.links
-UPDATE sessions SET continues_id = NULL WHERE tenant = ? AND continues_id = ?;
+UPDATE sessions SET continues_id = NULL
+WHERE tenant = ? AND continues_id IN (SELECT value FROM json_each(?));
 
 -- name: sqlite.erase.tenant
 -- What hangs on sessions goes with them. Children before their parents.

@@ -33,6 +33,9 @@ CREATE TABLE agents (
     FOREIGN KEY (tenant, parent_id) REFERENCES agents (tenant, id)
 ) STRICT;
 
+-- Who removes an agent looks for those below it; that of a thread, of which there are many, has none above.
+CREATE INDEX agents_by_parent ON agents (tenant, parent_id) WHERE parent_id IS NOT NULL;
+
 CREATE TABLE sessions (
     tenant           TEXT NOT NULL DEFAULT 'default',
     id               TEXT NOT NULL,
@@ -263,4 +266,4 @@ CREATE TABLE schema_migrations (
 ) STRICT;
 
 INSERT INTO schema_migrations (version, checksum, applied_at) VALUES
-    (1, 'sha256:137a68dbeb6d35c0a3e66c406d2b9adc4d53d00386fe5b72dd5676799cee94d0', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));
+    (1, 'sha256:77ed9675c742153ce80c2463cd09a6ba980699949d2fcc490eef7cec8d570e79', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'));

@@ -42,6 +42,8 @@ CREATE TABLE holdfast.agents (
 );
 
 CREATE INDEX agents_by_age ON holdfast.agents (tenant, created_at DESC, id DESC);
+-- Who removes an agent looks for those below it; that of a thread, of which there are many, has none above.
+CREATE INDEX agents_by_parent ON holdfast.agents (tenant, parent_id) WHERE parent_id IS NOT NULL;
 
 -- Every put updates its session's row. Room on the page keeps those updates out of the indexes.
 CREATE TABLE holdfast.sessions (
@@ -772,6 +774,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     draft holdfast.sessions := jsonb_populate_record(NULL::holdfast.sessions, p_session);
     moment timestamptz;
+    came_with_it boolean := false;
 BEGIN
     IF NOT EXISTS (SELECT FROM holdfast.agents AS a
                     WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
@@ -780,7 +783,8 @@ BEGIN
         END IF;
         -- Another writer may have been faster, which is fine unless it was another tenant's. A statement of its
         -- own sees what that one has committed.
-        IF NOT holdfast.add_agent(p_tenant, p_session -> 'agent') THEN
+        came_with_it := holdfast.add_agent(p_tenant, p_session -> 'agent');
+        IF NOT came_with_it THEN
             IF NOT EXISTS (SELECT FROM holdfast.agents AS a
                             WHERE a.tenant = p_tenant AND a.id = draft.agent_id) THEN
                 RAISE EXCEPTION 'an agent % exists already', draft.agent_id
@@ -800,7 +804,14 @@ BEGIN
                  THEN moment + make_interval(secs => (p_session ->> 'lease_ttl')::double precision)
             END)
     ON CONFLICT (tenant, id) DO NOTHING;
-    RETURN FOUND;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    -- The session that was there first has an agent of its own, and nobody would remove this one.
+    IF came_with_it THEN
+        DELETE FROM holdfast.agents AS a WHERE a.tenant = p_tenant AND a.id = draft.agent_id;
+    END IF;
+    RETURN false;
 END $$;
 
 CREATE FUNCTION holdfast.create_agent(p_tenant text, p_agent jsonb)
@@ -1748,21 +1759,24 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Lets go of what other rows say of erased sessions: that one went on from another. An agent whom nobody
--- needs any more goes with them. Needs the tenant's lock.
+-- needs any more goes with them, and then perhaps the one above it. Needs the tenant's lock.
 CREATE FUNCTION holdfast.forget_sessions(p_tenant text, p_sessions text[], p_agents uuid[])
 RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE holdfast.sessions AS s SET continues_id = NULL
      WHERE s.tenant = p_tenant AND s.continues_id = ANY (p_sessions);
-    DELETE FROM holdfast.agents AS a
-     WHERE a.tenant = p_tenant AND a.id = ANY (p_agents)
-       AND NOT EXISTS (SELECT FROM holdfast.sessions AS s
-                        WHERE s.tenant = p_tenant AND s.agent_id = a.id)
-       AND NOT EXISTS (SELECT FROM holdfast.session_checkpoints AS c
-                        WHERE c.tenant = p_tenant AND c.agent_id = a.id)
-       AND NOT EXISTS (SELECT FROM holdfast.agents AS child
-                        WHERE child.tenant = p_tenant AND child.parent_id = a.id);
+    LOOP
+        DELETE FROM holdfast.agents AS a
+         WHERE a.tenant = p_tenant AND a.id = ANY (p_agents)
+           AND NOT EXISTS (SELECT FROM holdfast.sessions AS s
+                            WHERE s.tenant = p_tenant AND s.agent_id = a.id)
+           AND NOT EXISTS (SELECT FROM holdfast.session_checkpoints AS c
+                            WHERE c.tenant = p_tenant AND c.agent_id = a.id)
+           AND NOT EXISTS (SELECT FROM holdfast.agents AS child
+                            WHERE child.tenant = p_tenant AND child.parent_id = a.id);
+        EXIT WHEN NOT FOUND;
+    END LOOP;
 END $$;
 
 -- Whether an agent is one of those whose ids begin so: "" stands for nobody.
@@ -1781,7 +1795,7 @@ DECLARE
 BEGIN
     SELECT s.id, s.agent_type INTO foreign_one FROM holdfast.sessions AS s
      WHERE s.tenant = p_tenant AND s.id = ANY (p_sessions)
-       AND NOT holdfast.is_of(s.agent_id, p_prefix)
+       AND holdfast.is_of(s.agent_id, p_prefix) IS NOT TRUE
      ORDER BY s.id LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'session % belongs to another agent, of the type %. Nothing was erased: do it '

@@ -33,6 +33,9 @@ CREATE TABLE agents (
     FOREIGN KEY (tenant, parent_id) REFERENCES agents (tenant, id)
 ) STRICT;
 
+-- Who removes an agent looks for those below it; that of a thread, of which there are many, has none above.
+CREATE INDEX agents_by_parent ON agents (tenant, parent_id) WHERE parent_id IS NOT NULL;
+
 CREATE TABLE sessions (
     tenant           TEXT NOT NULL DEFAULT 'default',
     id               TEXT NOT NULL,
