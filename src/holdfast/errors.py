@@ -405,7 +405,7 @@ class SessionExists(ConflictError):
 
 
 class ForeignSession(ConflictError):
-    """The session belongs to another agent than the one that was to erase it, or a part of it."""
+    """The session belongs to another agent than those whose sessions were to be erased, whole or in part."""
 
     code = "foreign_session"
 

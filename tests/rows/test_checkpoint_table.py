@@ -33,12 +33,14 @@ SEVEN = {
 
 
 def columns_of(database: Database, table: str) -> dict[str, str]:
-    """The columns of a table with their types, from the database's own catalogue."""
+    """The columns of a table with their types, from the catalogue: of a domain what it is made of."""
     if database.kind == "postgres":
         return dict(
             database.sql(
-                "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
-                "WHERE attrelid = ?::regclass AND attnum > 0",
+                "SELECT column_name, "
+                "data_type || coalesce('(' || character_maximum_length || ')', '') "
+                "FROM information_schema.columns "
+                "WHERE table_schema = current_schema() AND table_name = ?",
                 table,
             )
         )
