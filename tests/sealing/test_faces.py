@@ -36,8 +36,11 @@ from holdfast.errors import (
 from holdfast.integrations.langgraph import HoldfastSaver
 from holdfast.savers import CheckpointConfig
 from holdfast.stores import open_store
+from holdfast.stores.postgres_statements import session_document
 from holdfast.stores.sealed import SealedStore
+from holdfast.testing.drafts import session
 from tests.postgres_server import PostgresServer
+from tests.stores.postgres_drafts import connect, schema_of
 
 CANARY = "canary-7711"
 STATE: dict[str, Any] = {"small": CANARY, "large": [f"{CANARY} {n}" * 60 for n in range(40)]}
@@ -98,6 +101,19 @@ def test_savers_and_checkpointers_in_a_file(key: Path, tmp_path: Path) -> None:
     assert CANARY.encode() not in in_files(tmp_path)
     with pytest.raises(KeyRequired):
         open_store(path, keys=False)
+
+
+def test_a_checkpointer_of_a_sealed_tenant_begins_beside_writers(
+    ring: KeyRing, postgres_url: str
+) -> None:
+    with open_store(postgres_url, keys=ring) as store:
+        store.create_session(session(id="sealed"))
+    with connect(postgres_url) as writer, writer.transaction(), connect(postgres_url) as own:
+        writer.execute("SELECT create_session('another', %s::jsonb)", [session_document(session())])
+        # Who has to wait for the writer is told so.
+        own.execute("SET lock_timeout = 1000")
+        checkpointer = PostgresCheckpointer(own, holdfast_schema=schema_of(postgres_url), keys=ring)
+        assert asyncio.run(checkpointer.list("t")) == []
 
 
 def test_a_saver_in_postgres(key: Path, postgres_url: str, postgres_server: PostgresServer) -> None:

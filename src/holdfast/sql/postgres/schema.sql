@@ -675,10 +675,12 @@ DECLARE
     standing text;
 BEGIN
     PERFORM holdfast.durably(), holdfast.as_tenant(p_tenant);
-    IF p_instead_of IS NULL THEN
-        LOCK TABLE holdfast.agents, holdfast.sessions IN SHARE ROW EXCLUSIVE MODE;
-    END IF;
     SELECT s.seal INTO standing FROM holdfast.sealing AS s WHERE s.tenant = p_tenant FOR UPDATE;
+    -- Writers of all tenants wait for this lock, so it is taken once: whoever opens what is sealed needs none.
+    IF standing IS NULL AND p_instead_of IS NULL THEN
+        LOCK TABLE holdfast.agents, holdfast.sessions IN SHARE ROW EXCLUSIVE MODE;
+        SELECT s.seal INTO standing FROM holdfast.sealing AS s WHERE s.tenant = p_tenant FOR UPDATE;
+    END IF;
     IF standing IS NOT NULL THEN
         IF standing = p_instead_of THEN
             UPDATE holdfast.sealing AS s SET seal = p_seal WHERE s.tenant = p_tenant;
@@ -1962,4 +1964,4 @@ BEGIN
 END $$;
 
 INSERT INTO holdfast.schema_migrations (version, checksum) VALUES
-    (1, 'sha256:2f119ab6d8163d098c6a4c9043194f09080b27fd2b1bdb17fa3b1138194c390f');
+    (1, 'sha256:d96bc3128b57e530a478841c8aac36149aba1845da34742b42db949757561114');

@@ -671,10 +671,12 @@ DECLARE
     standing text;
 BEGIN
     PERFORM holdfast.durably(), holdfast.as_tenant(p_tenant);
-    IF p_instead_of IS NULL THEN
-        LOCK TABLE holdfast.agents, holdfast.sessions IN SHARE ROW EXCLUSIVE MODE;
-    END IF;
     SELECT s.seal INTO standing FROM holdfast.sealing AS s WHERE s.tenant = p_tenant FOR UPDATE;
+    -- Writers of all tenants wait for this lock, so it is taken once: whoever opens what is sealed needs none.
+    IF standing IS NULL AND p_instead_of IS NULL THEN
+        LOCK TABLE holdfast.agents, holdfast.sessions IN SHARE ROW EXCLUSIVE MODE;
+        SELECT s.seal INTO standing FROM holdfast.sealing AS s WHERE s.tenant = p_tenant FOR UPDATE;
+    END IF;
     IF standing IS NOT NULL THEN
         IF standing = p_instead_of THEN
             UPDATE holdfast.sealing AS s SET seal = p_seal WHERE s.tenant = p_tenant;
