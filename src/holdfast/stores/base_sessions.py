@@ -123,9 +123,10 @@ class SessionStore(ABC):
         """Erase what a namespace holds in some sessions, and chunks as `delete_session` does.
 
         A session whose agent's id begins so and that is left without checkpoints, writes and effects goes too,
-        with its agent unless somebody needs it. Sessions that do not exist are no error. Returns how many checkpoints there were. The namespace "" is a session's
-        own line of work: raises `ForeignSession`, and erases nothing, if that is another agent's. None begins with "" here. Any other
-        belongs to whoever uses it, in sessions of others too.
+        with its agent unless somebody needs it. Sessions that do not exist are no error. Returns how many
+        checkpoints there were. The namespace "" is a session's own line of work: raises `ForeignSession`, and
+        erases nothing, if that is another agent's; none begins with "" here. Any other belongs to whoever uses
+        it, in sessions of others too.
         """
 
     @abstractmethod
