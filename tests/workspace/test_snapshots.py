@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +78,23 @@ def test_told_paths_alone_are_looked_at(project: Path) -> None:
     }  # fmt: skip
     later = workspace.snapshot()
     assert [one.path for one in workspace.diff(told.commit, later.commit)] == ["run.sh"]
+
+
+def test_every_directory_is_looked_at_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = project / "src" / "deep" / "er"
+    deep.mkdir(parents=True)
+    (deep / "file").write_text("below directories that hold no file")
+    Workspace(project).snapshot()
+    lstat, looked = os.lstat, []
+
+    def count(path: str, **keywords: Any) -> os.stat_result:
+        looked.append(os.fspath(path))
+        return lstat(path, **keywords)
+
+    monkeypatch.setattr("os.lstat", count)
+    Workspace(project).snapshot()
+    counts = [looked.count(str(one)) for one in (project / "src", deep.parent, deep)]
+    assert counts == [1, 1, 1]
 
 
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,9 @@ class Files:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        # Which directories can be reached without passing through a link.
+        # Which directories can be reached without passing through a link, and what was seen of them.
         self._real: dict[str, bool] = {"": True}
+        self._folders: dict[str, os.stat_result] = {}
         self._links: dict[str, bool] = {}
 
     def lstat(self, path: str) -> os.stat_result | None:
@@ -61,9 +62,17 @@ class Files:
         """Whether a directory is one, and is reached through directories alone."""
         known = self._real.get(folder)
         if known is None:
-            known = self.is_folder(folder)
-            self._real[folder] = known
+            known = self._real[folder] = self.folder(folder) is not None
         return known
+
+    def folder(self, path: str) -> os.stat_result | None:
+        """Return what was seen of a directory first; None where there is none, or a link leads to it."""
+        seen = self._folders.get(path)
+        if seen is None and self.is_real(path.rpartition("/")[0]):
+            looked = lstat(f"{self._root}/{path}")
+            if looked is not None and stat.S_ISDIR(looked.st_mode):
+                seen = self._folders[path] = looked
+        return seen
 
     def is_folder(self, path: str) -> bool:
         """Whether a path is a directory now."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -37,13 +36,17 @@ class Folders:
         self._root = basis.store.root
         self._files = files
         self._findings = findings
-        self._looked: dict[str, os.stat_result] = {}
+
+    def look(self) -> None:
+        """Look at the known directories, of which the rest of the capture asks."""
+        for path in self._basis.note.get("folders", {}):
+            self._files.folder(path)
 
     def new_repositories(self) -> Iterator[str]:
         """Yield known directories that are repositories and have changed since the last capture."""
         known: dict[str, list[Any]] = self._basis.note.get("folders", {})
         for path, (stamp, _) in known.items():
-            looked = self._look(path) if path else None
+            looked = self._files.folder(path) if path else None
             changed = looked is not None and looked.st_mtime_ns != stamp
             if changed and os.path.lexists(self._root / path / DOT_GIT):
                 yield f"{path}/"
@@ -102,7 +105,7 @@ class Folders:
         looked_at = folders if full else {path: one for path, one in folders.items() if not one[0]}
         started = self._basis.started
         for path, (stamp, special) in looked_at.items():
-            looked = self._look(path)
+            looked = self._files.folder(path)
             if looked is None and self._files.is_out_of_reach(path):
                 # It may be there: known as it was until somebody opens the way to it.
                 kept[path] = [0, special]
@@ -123,15 +126,6 @@ class Folders:
             for name, reason in special:
                 findings.skipped.setdefault(f"{path}/{name}" if path else name, reason)
         return kept if full else {**folders, **kept}
-
-    def _look(self, path: str) -> os.stat_result | None:
-        """Return what was seen of a directory first; None where there is none, or a link leads to it."""
-        looked = self._looked.get(path)
-        if looked is None and self._files.is_real(path.rpartition("/")[0]):
-            found = lstat(f"{self._root}/{path}")
-            if found is not None and stat.S_ISDIR(found.st_mode):
-                looked = self._looked[path] = found
-        return looked
 
     def _empty_below(self, folder: str) -> set[str]:
         found = set()

@@ -141,6 +141,8 @@ class Scan:
         other_process = git.start(*_OTHERS, index=path)
         dirty = said = b""
         try:
+            # Meanwhile, since git seldom keeps every processor busy until both have answered.
+            self._folders.look()
             same = self._tracked.finish()
         finally:
             try:
