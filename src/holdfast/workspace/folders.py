@@ -37,13 +37,8 @@ class Folders:
         self._files = files
         self._findings = findings
 
-    def look(self) -> None:
-        """Look at the known directories, of which the rest of the capture asks."""
-        for path in self._basis.note.get("folders", {}):
-            self._files.folder(path)
-
     def new_repositories(self) -> Iterator[str]:
-        """Yield known directories that are repositories and have changed since the last capture."""
+        """Look at all known directories; yield repositories that have changed since the last capture."""
         known: dict[str, list[Any]] = self._basis.note.get("folders", {})
         for path, (stamp, _) in known.items():
             looked = self._files.folder(path) if path else None

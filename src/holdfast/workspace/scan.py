@@ -72,8 +72,6 @@ class Scan:
         findings.consider(self._expand(others))
         findings.consider(self._included())
         findings.consider(self._tracked.absent)
-        for folder in self._folders.new_repositories():
-            self._tracked.add_nested(folder)
         same = same and not findings.touches_rules()
         findings.consider(self._tracked.newly_forced(same=same))
         self._forget_ignored()
@@ -142,7 +140,8 @@ class Scan:
         dirty = said = b""
         try:
             # Meanwhile, since git seldom keeps every processor busy until both have answered.
-            self._folders.look()
+            for folder in self._folders.new_repositories():
+                self._tracked.add_nested(folder)
             same = self._tracked.finish()
         finally:
             try:
