@@ -22,7 +22,7 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, SessionRecord
 from holdfast.sessions import Session, SessionManager
 from holdfast.sessions.checkpoint import Content
 from holdfast.sessions.files import paths_written
-from holdfast.sessions.rollback import is_of_rollback
+from holdfast.sessions.rollback_request import is_of_rollback
 from holdfast.stores.base import first
 
 # The session of `holdfast run` around the agent: what it saves is no other's work.

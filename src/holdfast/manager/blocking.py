@@ -55,7 +55,7 @@ from holdfast.manager.observation import Observer, check_count
 from holdfast.manager.reports import Mode, Rollback, SessionStart, rollback_of
 from holdfast.manager.turns import turn_at
 from holdfast.sessions import Checkpoint, Session, SessionManager
-from holdfast.sessions.rollback import is_of_rollback
+from holdfast.sessions.rollback_request import is_of_rollback
 
 _STARTED: Final = "started"
 _FEATURES: Final = "features"

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 from holdfast.errors import IntegrityError
 from holdfast.sessions import Checkpoint
 from holdfast.sessions.files import GIT
-from holdfast.sessions.rollback import is_of_rollback
+from holdfast.sessions.rollback_request import is_of_rollback
 from holdfast.state.documented import documented
 from holdfast.workspace.base import NEVER_CAPTURED
 

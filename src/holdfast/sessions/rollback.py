@@ -12,10 +12,10 @@ is nothing to undo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid5
 
 from holdfast.errors import (
@@ -29,8 +29,16 @@ from holdfast.errors import (
 from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.retention import ROLLBACK_AGE
 from holdfast.sessions.checkpoint import Checkpoint, Content
-from holdfast.sessions.files import Captured, ProjectFiles, path_from, paths_written, storable
+from holdfast.sessions.files import Captured, ProjectFiles, paths_written
 from holdfast.sessions.guarded import is_kept_for_guard
+from holdfast.sessions.rollback_request import (
+    ROLLBACK,
+    Kind,
+    Request,
+    facts_of,
+    is_of_rollback,
+    request_of,
+)
 from holdfast.stores.base import Store, first
 from holdfast.stores.readable import list_readable_checkpoints, read_checkpoints
 from holdfast.workspace.base import Change, RestoreReport, Snapshot, readable
@@ -38,9 +46,6 @@ from holdfast.workspace.base import Change, RestoreReport, Snapshot, readable
 if TYPE_CHECKING:
     from holdfast.workspace.plan import Keep
 
-Kind: TypeAlias = Literal["rollback", "undo", "redo"]
-
-ROLLBACK: Final = "rollback"
 # In the data of a log line: the safety checkpoint of a rollback that came to nothing.
 _CAME_TO_NOTHING: Final = "rollback_came_to_nothing"
 _LOOKED_AT: Final = 200
@@ -78,43 +83,6 @@ def left_alone_notes(report: RollbackReport) -> list[str]:
     if len(found) > _LISTED:
         notes.append(f"left as they are: {len(found) - _LISTED:,} more files")
     return notes
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be rolled back, and how far. ``title`` is what people call it.
-
-    ``restored`` are the paths that a rollback with ``only_mine`` is about to restore, and that an undo
-    has to put back.
-    """
-
-    kind: Kind = "rollback"
-    title: str = "rollback"
-    state: bool = True
-    files: bool = True
-    paths: Sequence[str] | None = None
-    only_mine: bool = False
-    move_head: bool = False
-    dry_run: bool = False
-    undoes: str | None = None
-    restored: Sequence[str] | None = None
-
-    def to_metadata(self, phase: str, target: str) -> dict[str, Any]:
-        """Return what the safety and the landing checkpoint remember of it."""
-        return {
-            ROLLBACK: {
-                "phase": phase,
-                "kind": self.kind,
-                "title": self.title,
-                "target": target,
-                "state": self.state,
-                "files": self.files,
-                "paths": _as_stored(self.paths),
-                "move_head": self.move_head,
-                "undoes": self.undoes,
-                "restored": _as_stored(self.restored),
-            }
-        }
 
 
 class Rollbacks:
@@ -240,7 +208,7 @@ class Rollbacks:
         found, unreadable = read_checkpoints(self._store, query)
         # What cannot be read may be what the rollback has stored since.
         latest = None if unreadable else first(found)
-        facts = _facts(latest) if latest is not None else None
+        facts = facts_of(latest) if latest is not None else None
         if latest is None or facts is None or facts["phase"] != "safety":
             return
         if latest.workspace_commit is None:
@@ -269,7 +237,7 @@ class Rollbacks:
             target = Checkpoint.of(record, self._store)
             with self._files.captured() as captured:
                 safety = Checkpoint.of(latest, self._store)
-                self._land(captured, target, _request_of(facts), safety)
+                self._land(captured, target, request_of(facts), safety)
         # Only now: killed before this, the next start does it again, under the same id.
         workspace.forget_finished(latest.id)
 
@@ -352,7 +320,7 @@ class Rollbacks:
         return [
             (one, facts)
             for one in self._store.list_checkpoints(query)
-            if (facts := _facts(one)) is not None
+            if (facts := facts_of(one)) is not None
             and facts["phase"] == "safety"
             and one.id not in nothing
         ]
@@ -390,8 +358,14 @@ class Rollbacks:
             facts = {**facts, "paths": restored, "restored": None}
         whole = facts["title"]
         what = whole.removeprefix("undo of the ").removeprefix("redo of the ")
-        request = _request_of(facts, undoes=safety.id, dry_run=dry_run)
-        return self.roll_back(safety, replace(request, kind=kind, title=f"{kind} of the {what}"))
+        request = replace(
+            request_of(facts),
+            kind=kind,
+            title=f"{kind} of the {what}",
+            undoes=safety.id,
+            dry_run=dry_run,
+        )
+        return self.roll_back(safety, request)
 
     def _keep_others(self, target: CheckpointRecord, restored: set[str]) -> Keep:
         """Return a rule that spares what this session did not write, or others wrote after it.
@@ -476,63 +450,3 @@ class Rollbacks:
                 continue
             return f". Nothing was changed; the nearest good checkpoint is {record.name!r}"
         return ". Nothing was changed; no other checkpoint of the session can be restored"
-
-
-def is_of_rollback(record: CheckpointRecord) -> bool:
-    """Whether a checkpoint was stored by a rollback rather than by the agent."""
-    return _facts(record) is not None
-
-
-def is_landing(record: CheckpointRecord) -> bool:
-    """Whether a rollback stored this checkpoint to go on from."""
-    facts = _facts(record)
-    return facts is not None and facts["phase"] == "landed"
-
-
-def _facts(record: CheckpointRecord) -> dict[str, Any] | None:
-    """Return what a rollback noted. Metadata is anybody's: what none can have noted is no rollback's."""
-    facts = (record.metadata or {}).get(ROLLBACK)
-    return facts if isinstance(facts, dict) and _is_noted(facts) else None
-
-
-def _is_noted(facts: Mapping[str, Any]) -> bool:
-    return (
-        all(type(facts.get(key)) is str for key in ("phase", "kind", "title", "target"))
-        and all(type(facts.get(key)) is bool for key in ("state", "files", "move_head"))
-        and type(facts.get("undoes", 0)) in (str, type(None))
-        and _are_paths(facts.get("paths", 0))
-        and _are_paths(facts.get("restored"))
-    )
-
-
-def _are_paths(value: Any) -> bool:
-    return value is None or (
-        type(value) is list and all(type(one) in (str, bytes) for one in value)
-    )
-
-
-def _request_of(
-    facts: Mapping[str, Any],
-    *,
-    undoes: str | None = None,
-    dry_run: bool = False,
-) -> Request:
-    return Request(
-        kind=facts["kind"],
-        title=facts["title"],
-        state=facts["state"],
-        files=facts["files"],
-        paths=_as_named(facts["paths"]),
-        move_head=facts["move_head"],
-        dry_run=dry_run,
-        undoes=undoes or facts["undoes"],
-        restored=_as_named(facts.get("restored")),
-    )
-
-
-def _as_stored(paths: Sequence[str] | None) -> list[str | bytes] | None:
-    return [*map(storable, paths)] if paths is not None else None
-
-
-def _as_named(paths: Sequence[str | bytes] | None) -> list[str] | None:
-    return [*map(path_from, paths)] if paths is not None else None

@@ -38,7 +38,8 @@ from holdfast.sessions.files import Captured
 from holdfast.sessions.guarded import end_guard, keep_for_guard
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
-from holdfast.sessions.rollback import Request, RollbackReport, Rollbacks, left_alone_notes
+from holdfast.sessions.rollback import RollbackReport, Rollbacks, left_alone_notes
+from holdfast.sessions.rollback_request import Request
 from holdfast.sessions.stepping import SteppingSession
 from holdfast.sessions.upkeep import why_protected
 from holdfast.stores.base import Store, first

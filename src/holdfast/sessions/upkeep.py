@@ -28,7 +28,7 @@ from holdfast.model import (
 )
 from holdfast.retention import Decision, Needs, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
-from holdfast.sessions.rollback import is_landing
+from holdfast.sessions.rollback_request import is_landing
 from holdfast.stores import Store
 from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from holdfast.cli.demo.agent import MARK
 from holdfast.model import LogRecord
 from holdfast.sessions import Checkpoint, Session, SessionManager
-from holdfast.sessions.rollback import ROLLBACK
+from holdfast.sessions.rollback_request import ROLLBACK
 
 Kind: TypeAlias = Literal["effect", "killed", "resumed", "approval"]
 Part: TypeAlias = tuple[str, str]
