@@ -405,7 +405,7 @@ class SessionExists(ConflictError):
 
 
 class ForeignSession(ConflictError):
-    """The session belongs to another agent than those whose sessions were to be erased, whole or in part."""
+    """The session is not one of those that whoever wanted to change or erase it may change or erase."""
 
     code = "foreign_session"
 

@@ -26,6 +26,11 @@ SESSION_ID_BYTES = 512
 NAME_BYTES = 512
 NAMESPACE_BYTES = 1024
 EXTERNAL_ID_BYTES = 255
+
+CHECKPOINTER = "checkpointer"
+LANGGRAPH = "langgraph"
+# Kinds of faces whose checkpoints have a shape of their own: no session that somebody opens goes on with them.
+_SHAPED = frozenset({CHECKPOINTER, LANGGRAPH})
 TENANT_BYTES = 64
 MIN_PREFIX = 8
 
@@ -80,6 +85,16 @@ def thread_agents(tenant: str, kind: str) -> str:
     drawn = _digest(f"{kind}\0{tenant}")
     # A UUID of version 8, in which everything else is for whoever makes it.
     return f"{drawn[:8]}-{drawn[8:12]}-8{drawn[12:15]}-"
+
+
+def is_thread_agent(agent_id: str, tenant: str, kind: str) -> bool:
+    """Whether an agent is that of a thread, rather than of a session that somebody opened."""
+    return agent_id.startswith(thread_agents(tenant, kind))
+
+
+def is_shaped_thread(agent_id: str, tenant: str, kind: str) -> bool:
+    """Whether an agent is that of a thread whose checkpoints nobody else can go on from or store."""
+    return kind in _SHAPED and is_thread_agent(agent_id, tenant, kind)
 
 
 def thread_agent_id(tenant: str, kind: str, thread_id: str) -> str:

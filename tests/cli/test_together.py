@@ -1,12 +1,29 @@
 """What other faces and other stores hold can be seen from the command line."""
 
+import asyncio
 import json
 import re
+from typing import TypedDict, cast
 
 import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
 
-from holdfast import CheckpointableMixin, SessionManager, SQLiteCheckpointSaver
+from holdfast import (
+    CheckpointableMixin,
+    SessionManager,
+    SQLiteCheckpointer,
+    SQLiteCheckpointSaver,
+)
+from holdfast.errors import ForeignSession
+from holdfast.integrations.langgraph import HoldfastSaver
 from tests.cli.conftest import CommandLine
+
+
+class Notes(TypedDict):
+    """The state of a graph."""
+
+    notes: list[str]
 
 
 class Planner(CheckpointableMixin):
@@ -47,6 +64,55 @@ def test_mixin_saver_session_manager_and_command_line_share_one_database(cli: Co
     assert len(cli.json("log", "job-0007")["checkpoints"]) == 5
     report = cli.json("verify")["verify"]
     assert (report["ok"], report["checked"], report["damaged"]) == (True, 5, [])
+
+
+def test_a_graphs_thread_is_its_graphs_alone(cli: CommandLine) -> None:
+    cli.save("mine", {"step": 1}, "--agent-type", "me", "--session", "mine")
+    graph = StateGraph(Notes)
+    graph.add_node("note", lambda notes: {"notes": [*notes["notes"], "noted"]})
+    graph.add_edge(START, "note")
+    graph.add_edge("note", END)
+    config: RunnableConfig = {"configurable": {"thread_id": "customer-7"}}
+    with HoldfastSaver(cli.project / ".agents" / "sessions.db") as saver:
+        compiled = graph.compile(checkpointer=saver)
+        compiled.invoke({"notes": []}, config)
+
+        # What names no session means another one, although the thread is the newest …
+        assert cli.json("save", "again")["checkpoint"]["session_id"] == "mine"
+        # … and what names it is refused.
+        named = ("--session", "customer-7")
+        before = cli.json("log", "customer-7")["checkpoints"]
+        for refused in (
+            ("save", "aside", *named),
+            ("rollback", before[-1]["id"], "--yes", *named),
+            ("rollback", before[-1]["id"], "--dry-run", *named),
+            ("pause", "customer-7"),
+        ):
+            answer = cli(*refused, "--json")
+            assert (answer.code, answer.error["code"]) == (4, "foreign_session")
+        with SessionManager.open(project_dir=cli.project) as manager:
+            with pytest.raises(ForeignSession, match="a thread of a langgraph"):
+                manager.resume_session("customer-7").save_checkpoint(state={})
+            with pytest.raises(ForeignSession):
+                manager.resume_session("customer-7").guard("aside").__enter__()
+        after = cli.json("log", "customer-7")["checkpoints"]
+        assert [one["id"] for one in after] == [one["id"] for one in before]
+
+        found = cast("Notes", compiled.get_state(config).values)
+        assert compiled.invoke(found, config) == {"notes": ["noted", "noted"]}
+
+
+def test_a_checkpointers_thread_is_not_saved_into_from_outside(cli: CommandLine) -> None:
+    cli.ok("init")
+
+    async def put() -> None:
+        async with SQLiteCheckpointer(cli.project / ".agents" / "sessions.db") as checkpointer:
+            await checkpointer.put("t42", {"step": 1})
+
+    asyncio.run(put())
+    assert cli("save", "aside", "--json").error["code"] == "nothing_to_resume"
+    assert cli("save", "aside", "--session", "t42", "--json").error["code"] == "foreign_session"
+    assert cli.json("log", "t42")["checkpoints"] == []
 
 
 def test_commands_work_on_postgresql(cli: CommandLine, postgres_url: str) -> None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast.checkpointers.base import (
     DEFAULT_CAP,
     DEFAULT_NAMESPACE,
-    KIND,
     BaseCheckpointer,
 )
-from holdfast.ids import check_namespace, thread_agents
+from holdfast.ids import CHECKPOINTER, check_namespace, thread_agents
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
 from holdfast.stores import Store, open_store
 from holdfast.threads import open_file
@@ -110,7 +109,7 @@ class StoreCheckpointer(BaseCheckpointer):
         return self._store.erase_threads(
             thread_ids,
             namespace=self._namespace,
-            agent_prefix=thread_agents(self._tenant, KIND),
+            agent_prefix=thread_agents(self._tenant, CHECKPOINTER),
         )
 
 

@@ -17,6 +17,7 @@ from holdfast.errors import (
     NothingToResume,
 )
 from holdfast.ids import (
+    CHECKPOINTER,
     IdFactory,
     check_session_id,
     check_tenant,
@@ -28,7 +29,6 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint, Tri
 from holdfast.state import EncodedState
 from holdfast.threads import ThreadRecorders, check_cap, thread_checkpoint, thread_session
 
-KIND: Final = "checkpointer"
 DEFAULT_SCHEMA: Final = "public"
 DEFAULT_TABLE: Final = "ziro_checkpoints"
 # The same in every backend, so that a copy of one store to another keeps its checkpoints in place.
@@ -223,7 +223,7 @@ class BaseCheckpointer(AsyncClosing):
         # Expiry follows the real clock, since that is the one that databases look at.
         expires_at = None if self._ttl is None else datetime.now(UTC) + self._ttl
         return thread_checkpoint(
-            thread_session(self._tenant, KIND, thread_id),
+            thread_session(self._tenant, CHECKPOINTER, thread_id),
             encoded,
             checkpoint_id,
             external_id=checkpoint_id,

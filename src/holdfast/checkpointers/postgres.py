@@ -21,12 +21,11 @@ from holdfast.checkpointers.base import (
     DEFAULT_CAP,
     DEFAULT_SCHEMA,
     DEFAULT_TABLE,
-    KIND,
     BaseCheckpointer,
 )
 from holdfast.checkpointers.queryable import Connector, Poolable
 from holdfast.checkpointers.schema import namespace_of, statements
-from holdfast.ids import check_sql_name, thread_agents
+from holdfast.ids import CHECKPOINTER, check_sql_name, thread_agents
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewCheckpoint
 from holdfast.sql import DEFAULT_SCHEMA as HOLDFAST
 from holdfast.sql import queries
@@ -146,7 +145,7 @@ class PostgresCheckpointer(BaseCheckpointer):
             "tenant": self._tenant,
             "thread_ids": [*thread_ids],
             "namespace": self._namespace,
-            "agent_prefix": thread_agents(self._tenant, KIND),
+            "agent_prefix": thread_agents(self._tenant, CHECKPOINTER),
         }
         return _count(await self._connector.rows(statements(self._schema)["erase"], params))
 

@@ -10,12 +10,13 @@ from typing import Any, Final, cast
 
 from holdfast.errors import (
     CheckpointExists,
+    ForeignSession,
     IntegrityError,
     InvalidFilter,
     PackMissing,
     StateNotSerializable,
 )
-from holdfast.ids import check_name, check_uuid, label_for, new_id
+from holdfast.ids import check_name, check_uuid, is_shaped_thread, label_for, new_id
 from holdfast.leases import Hold
 from holdfast.model import (
     CHECKPOINT_TYPES,
@@ -96,6 +97,7 @@ class SavingSession(ReadingSession):
         """
         self._check_open()
         self._fence()
+        self._refuse_shaped_thread()
         kept_as = _retention_class(checkpoint_type, retention_class)
         if name is not None:
             check_name(name)
@@ -127,6 +129,14 @@ class SavingSession(ReadingSession):
         if captured.problem is not None:
             self._warn_once(f"files are not captured: {captured.problem}")
         return saved
+
+    def _refuse_shaped_thread(self) -> None:
+        """Refuse to store a checkpoint that whoever the thread belongs to could not go on from."""
+        if is_shaped_thread(self.agent_id, self._store.tenant, self.agent_type):
+            raise ForeignSession(
+                f"session {self.id} is a thread of a {self.agent_type}, which could not go on from what is "
+                f"stored from here. Nothing was changed; name another session"
+            )
 
     def _save(
         self,

@@ -288,6 +288,7 @@ class Session(SteppingSession):
 
     def _may_change(self, *, dry_run: bool) -> None:
         """Refuse to touch files for whoever does not hold the session; all may ask what would be."""
+        self._refuse_shaped_thread()
         if not dry_run:
             self._fence()
 

@@ -17,7 +17,7 @@ from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.autosave.reports import MARK
 from holdfast.config import find_project_root
 from holdfast.errors import HoldfastError, IntegrityError, StoreError
-from holdfast.ids import thread_agents
+from holdfast.ids import is_thread_agent
 from holdfast.leases import AGENT_SESSION
 from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, SessionQuery, SessionRecord
 from holdfast.sessions.checkpoint import Checkpoint
@@ -216,7 +216,7 @@ class _Known:
         record = self._records.get(session_id)
         if record is None:
             return False
-        return record.agent_id.startswith(thread_agents(self._store.tenant, record.agent_type))
+        return is_thread_agent(record.agent_id, self._store.tenant, record.agent_type)
 
     def last_failure(self, session_id: str) -> LogRecord | None:
         return self._last_error(session_id, MARK)

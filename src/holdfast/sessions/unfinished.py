@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.brief import moment
 from holdfast.errors import InvalidFilter, NothingToResume
+from holdfast.ids import is_shaped_thread
 from holdfast.leases import AGENT, AGENT_PROCESS, describe_holder, is_alive, is_dead
 from holdfast.model import CheckpointQuery, Lease, SessionQuery, SessionRecord, utc_now
 from holdfast.sessions.held import Surroundings
@@ -82,7 +83,9 @@ def latest_unfinished(
     unfinished = [
         record
         for record in list_readable(store, SessionQuery(agent_type=agent_type))
-        if record.status != "completed" and record.project_dir in here
+        if record.status != "completed"
+        and record.project_dir in here
+        and not is_shaped_thread(record.agent_id, store.tenant, record.agent_type)
     ]
     found = [one for one in unfinished if one.paused_until is None or one.paused_until <= now]
     if not found and parked:

@@ -30,7 +30,7 @@ from holdfast.errors import (
     InvalidIdentifier,
     StateNotSerializable,
 )
-from holdfast.ids import check_external_id, new_id, thread_agents
+from holdfast.ids import LANGGRAPH, check_external_id, new_id, thread_agents
 from holdfast.integrations.langgraph import pruning
 from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.newest import Runs
@@ -58,7 +58,6 @@ from holdfast.threads import (
     thread_session,
 )
 
-KIND: Final = "langgraph"
 _VERSION: Final = re.compile(r"(\d+)(\..*)?", re.DOTALL)
 
 
@@ -94,7 +93,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             self._store = store
         else:
             self._store = open_store(store, tenant=tenant)
-        self._agents = thread_agents(self._store.tenant, KIND)
+        self._agents = thread_agents(self._store.tenant, LANGGRAPH)
         self._values = values
         self._reader = Reader(self._store, values, self._agents)
         self._recorders = ThreadRecorders()
@@ -129,7 +128,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         has_deltas = pruning.has_delta_channels(notes, checkpoint["channel_values"])
         draft_id = new_id()
         follows = self._runs.follows(config, place.line, place.checkpoint_id)
-        session = thread_session(self._store.tenant, KIND, thread_id)
+        session = thread_session(self._store.tenant, LANGGRAPH, thread_id)
         try:
             with collection_paused():
                 state = self._document(checkpoint, thread_id)
@@ -207,7 +206,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         self, thread_id: str, namespace: str, checkpoint_id: str, drafts: Sequence[NewWrite]
     ) -> None:
         """Store pending writes at a checkpoint, in one transaction."""
-        session = thread_session(self._store.tenant, KIND, thread_id)
+        session = thread_session(self._store.tenant, LANGGRAPH, thread_id)
         self._store.put_writes(session, namespace, checkpoint_id, drafts)
 
     def _document(self, checkpoint: Checkpoint, thread_id: str) -> dict[str, Any]:
@@ -352,7 +351,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
 
         Raises `SessionNotFound` without a source and `SessionExists` for a taken target.
         """
-        draft = thread_session(self._store.tenant, KIND, thread_of(target_thread_id))
+        draft = thread_session(self._store.tenant, LANGGRAPH, thread_of(target_thread_id))
         self._store.copy_session(thread_of(source_thread_id), draft)
 
     def prune(
