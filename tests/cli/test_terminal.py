@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import SessionManager
+from holdfast.cli import output
 from tests.cli.conftest import CommandLine, run_process
 from tests.cli.terminal import on_terminal
+from tests.workspace.pictures import git
 
 
 @pytest.fixture
@@ -99,7 +102,7 @@ def test_what_cannot_be_counted_has_a_spinner_for_those_who_waited(
 @pytest.fixture
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw as on a terminal, into the answer of a command that runs in this process."""
-    from holdfast.cli import changes, output
+    from holdfast.cli import changes
     from holdfast.cli.commands import demo, log
 
     for module in (output, changes, demo, log):
@@ -119,6 +122,79 @@ def test_tables_fit_the_terminal_and_leave_out_empty_columns(cli: CommandLine) -
     assert "…" in log[2]
     assert all(len(line) <= 80 for line in cli.ok("diff", "one", "two").splitlines())
     assert '"step": 2' in cli.ok("show", "two")
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_row_never_takes_two_lines(cli: CommandLine, manager: SessionManager, width: int) -> None:
+    git(cli.project, "init", "-q", "-b", "a-topic-with-a-long-name")
+    session = manager.create_session("claude-code", task_description="Mend what is broken")
+    for number in range(3):
+        Path(f"file-{number}").touch()
+        session.save_checkpoint(
+            state={"text": "x" * 5000}, retention_class="session", description="session starts"
+        )
+    for command in ("log", "sessions", "status"):
+        drawn = on_terminal(command, cwd=cli.project, columns=width, NO_COLOR="1", TERM="dumb")
+        first = ("NAME", "ID", "session-0", session.id[:8])
+        rows = [line for line in drawn.splitlines() if line.startswith(first)]
+        assert len(rows) == (4 if command == "log" else 2)
+        assert all(len(line) <= width for line in rows)
+    assert session.id in drawn
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_the_least_important_columns_go_first(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.save("x" * 40, {}, "-m", "what it is about", "--class", "feature")
+    titles = {}
+    for width in (120, 80, 70, 60, 40):
+        monkeypatch.setenv("COLUMNS", str(width))
+        output._console.cache_clear()
+        titles[width] = cli.ok("log").splitlines()[1].split()
+    assert titles == {
+        120: ["NAME", "TYPE", "SAVED", "SIZE", "NOTE"],
+        80: ["NAME", "TYPE", "SAVED", "NOTE"],
+        70: ["NAME", "SAVED", "NOTE"],
+        60: ["NAME", "NOTE"],
+        40: ["NAME"],
+    }
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_a_table_without_rows_has_its_titles(cli: CommandLine) -> None:
+    cli.save("one", {})
+    cli.ok("erase", "--all", "--yes")
+    assert cli.ok("copy", ".agents/sessions.db", "new.db").startswith("session  outcome")
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("name", 4), ("日本語の名前", 12), ("e\u0301te\u0301", 3), ("한", 2), ("\u1112\u1161\u11ab", 2), ("🎉", 2),
+     ("a\u200bb", 2), ("…", 1)],
+)  # fmt: skip
+def test_text_is_as_wide_as_its_cells(text: str, width: int) -> None:
+    assert output.cells(text) == width
+    assert output.padded(text, 14, right=True) == " " * (14 - width) + text
+
+
+def test_columns_begin_at_one_cell_whatever_stands_before(cli: CommandLine) -> None:
+    Path("日本語").write_text("1")
+    Path("plain-name").write_text("1")
+    cli.save("日本語の名前", {})
+    cli.save("plain", {})
+    Path("日本語").write_text("2")
+    Path("plain-name").write_text("2")
+    before = {line.partition("manual")[0] for line in cli.ok("log").splitlines()[1:]}
+    assert before == {"日本語の名前  ", "plain         "}
+    assert " 日本語     |    2 +-" in cli.ok("diff", "--stat")
+
+
+def test_a_wide_text_is_cut_between_its_characters() -> None:
+    assert output.shortened("日本語の名前", 12) == "日本語の名前"
+    assert output.shortened("日本語の名前", 8) == "日本語…"
+    assert output.shortened("日本語の名前", 9, tail=2) == "日本語…前"
+    assert output.shortened("before and after", 9, tail=2) == "before…er"
 
 
 @pytest.mark.usefixtures("_drawn")

@@ -9,11 +9,13 @@ import click
 import orjson
 
 from holdfast.cli.output import (
+    cells,
     columns,
     console,
     exact,
     on_terminal,
     one_line,
+    padded,
     path_text,
     plural,
     print_line,
@@ -71,7 +73,7 @@ def print_state(found: Comparison, *, full: bool) -> None:
     width = console().width if on_terminal() else _LINE
     for change in found.state or ():
         path = one_line(change.path)
-        room = width - len(path) - len("+ : ") if not full else None
+        room = width - cells(path) - len("+ : ") if not full else None
         if change.kind == "added":
             print_line((f"+ {path}: {_value(change.after, room)}", "green"))
         elif change.kind == "removed":
@@ -84,7 +86,10 @@ def print_state(found: Comparison, *, full: bool) -> None:
 
 def _value(value: object, room: int | None) -> str:
     text = one_line(orjson.dumps(exact(value)).decode())
-    return text if room is None else shortened(text, max(room, _VALUE))
+    if room is None:
+        return text
+    room = max(room, _VALUE)
+    return shortened(text, room, tail=room // 4)
 
 
 # Files ----------------------------------------------------------------------------------------
@@ -119,16 +124,16 @@ def print_stat(found: Comparison) -> None:
     """Print how many lines of which file changed, with a bar."""
     files = found.files or ()
     names = [file_name(one.change.path) for one in files]
-    width = max(map(len, names), default=0)
+    width = max(map(cells, names), default=0)
     most = max((one.added + one.removed for one in files), default=0)
     scale = min(1.0, _BAR / most) if most else 1.0
     for one, name in zip(files, names, strict=True):
         if one.binary:
-            print_line(f" {name:<{width}} | ", ("binary", "dim"))
+            print_line(f" {padded(name, width)} | ", ("binary", "dim"))
             continue
         plus, minus = (_stretch(count, scale) for count in (one.added, one.removed))
         bar = (("+" * plus, "green"), ("-" * minus, "red"))
-        print_line(f" {name:<{width}} | {one.added + one.removed:>4} ", *bar)
+        print_line(f" {padded(name, width)} | {one.added + one.removed:>4} ", *bar)
 
 
 def _stretch(count: int, scale: float) -> int:

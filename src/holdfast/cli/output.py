@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -140,12 +142,36 @@ def standing(record: SessionRecord, quarantined: int) -> str:
     return f"{record.status}, {quarantined:,} in quarantine" if quarantined else record.status
 
 
-def shortened(text: str, length: int) -> str:
-    """Return the text with its middle left out when it is longer than ``length``."""
-    if len(text) <= length:
+def cells(text: str) -> int:
+    """Return how many cells of a terminal a line of text takes: wide characters take two, accents none."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def _cells_of(character: str) -> int:
+    # What joins the character before it: accents, marks of format, the later parts of a Korean syllable.
+    if unicodedata.category(character) in ("Mn", "Me", "Cf") or "\u1160" <= character <= "\u11ff":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Return the text with spaces up to ``width`` cells, in front of it with ``right``."""
+    spaces = " " * (width - cells(text))
+    return f"{spaces}{text}" if right else f"{text}{spaces}"
+
+
+def shortened(text: str, width: int, tail: int = 0) -> str:
+    """Return the text in at most ``width`` cells: what is too much is left out before the last ``tail``."""
+    if cells(text) <= width:
         return text
-    tail = length // 4
-    return f"{text[: length - tail - 1]}…{text[len(text) - tail :]}"
+    end = _beginning(text[::-1], tail)[::-1]
+    return f"{_beginning(text, width - tail - 1)}…{end}"
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return as much of a text as has room in so many cells."""
+    taken = accumulate(map(_cells_of, text))
+    return "".join(one for one, up_to in zip(text, taken, strict=True) if up_to <= width)
 
 
 def path_text(path: str | Path) -> str:
@@ -182,7 +208,8 @@ class Column:
     """A column of a table.
 
     Where a terminal is too narrow, columns give way: those with the higher ``give`` first, each down
-    to its ``least`` width; those with none never.
+    to its ``least`` width. Where that is not enough, columns are left out, those with the higher
+    ``leave`` first. Those with neither always stay as they are.
     """
 
     title: str
@@ -190,39 +217,45 @@ class Column:
     right: bool = False
     give: int = 0
     least: int = 12
+    leave: int = 0
 
 
 def print_table(layout: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Print rows under their titles: fitted to a terminal, complete and unabridged elsewhere."""
-    shown = [at for at in range(len(layout)) if not on_terminal() or any(row[at] for row in rows)]
-    layout = [layout[at] for at in shown]
-    cells = [[one_line(row[at]) for at in shown] for row in rows]
-    widths = [
-        max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(layout)
+    table = [
+        [column.title, *(one_line(row[at]) for row in rows)] for at, column in enumerate(layout)
     ]
+    widths = {at: max(map(cells, texts)) for at, texts in enumerate(table)}
     if on_terminal():
-        widths = _fitted(layout, widths, console().width)
-    titles = [column.title for column in layout]
-    for number, row in enumerate((titles, *cells)):
+        filled = {at: width for at, width in widths.items() if not rows or any(table[at][1:])}
+        widths = _fitted(layout, filled, console().width)
+    for number in range(len(rows) + 1):
         parts: list[tuple[str, str]] = []
-        for cell, width, column in zip(row, widths, layout, strict=True):
-            text = cell if len(cell) <= width else f"{cell[: width - 1]}…"
-            padded = text.rjust(width) if column.right else text.ljust(width)
-            parts.append((f"{padded}  ", column.style if number else "bold"))
+        for at, width in widths.items():
+            text = padded(shortened(table[at][number], width), width, right=layout[at].right)
+            parts.append((f"{text}  ", layout[at].style if number else "bold"))
         parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
         print_line(*parts)
 
 
-def _fitted(layout: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Shorten the columns that give way, the most willing first, until all fit or none can."""
-    fitted = list(widths)
-    excess = sum(fitted) + 2 * (len(fitted) - 1) - room
-    for at, column in sorted(enumerate(layout), key=lambda item: -item[1].give):
-        if column.give:
-            cut = max(0, min(excess, fitted[at] - column.least))
-            fitted[at] -= cut
-            excess -= cut
+def _fitted(layout: Sequence[Column], widths: Mapping[int, int], room: int) -> dict[int, int]:
+    """Return the columns that have room, by their places, and how wide each is."""
+    least = {
+        at: min(width, layout[at].least) if layout[at].give else width
+        for at, width in widths.items()
+    }
+    for at in sorted(widths, key=lambda at: -layout[at].leave):
+        if layout[at].leave and _length(least) > room:
+            del least[at]
+    fitted = {at: widths[at] for at in least}
+    for at in sorted(fitted, key=lambda at: -layout[at].give):
+        fitted[at] -= max(0, min(_length(fitted) - room, fitted[at] - least[at]))
     return fitted
+
+
+def _length(widths: Mapping[int, int]) -> int:
+    """Return how long lines of columns of these widths are."""
+    return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
 def print_line(*parts: str | tuple[str, str], err: bool = False) -> None:

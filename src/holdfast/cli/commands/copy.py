@@ -80,8 +80,8 @@ def command(
         answer({"copy": {"sessions": [asdict(one) for one in reversed(copied)]}})
     else:
         layout = [
-            Column("session"), Column("outcome"), Column("checkpoints", right=True),
-            Column("snapshots", right=True),
+            Column("session"), Column("outcome", leave=1), Column("checkpoints", right=True, leave=2),
+            Column("snapshots", right=True, leave=3),
         ]  # fmt: skip
         print_table(
             layout,

@@ -27,12 +27,12 @@ from holdfast.sessions import Checkpoint, SessionManager
 
 _LAYOUT = (
     Column("NAME", "cyan", give=1, least=25),
-    Column("TYPE"),
-    Column("SAVED", "dim"),
-    Column("BRANCH", "green", give=2),
-    Column("FILES", right=True),
-    Column("SIZE", right=True),
-    Column("NOTE", give=3, least=8),
+    Column("TYPE", leave=5),
+    Column("SAVED", "dim", leave=2),
+    Column("BRANCH", "green", give=2, leave=4),
+    Column("FILES", right=True, leave=3),
+    Column("SIZE", right=True, leave=6),
+    Column("NOTE", give=3, least=24, leave=1),
 )
 
 

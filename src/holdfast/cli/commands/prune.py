@@ -22,9 +22,9 @@ from holdfast.retention import Decision
 _LAYOUT = (
     Column("", "bold"),
     Column("CHECKPOINT", "cyan", give=2, least=24),
-    Column("SESSION", give=3),
-    Column("STORED", right=True),
-    Column("REASON", give=1, least=24),
+    Column("SESSION", give=3, leave=2),
+    Column("STORED", right=True, leave=3),
+    Column("REASON", give=1, least=24, leave=1),
 )
 
 

@@ -9,10 +9,10 @@ from holdfast.cli.output import Column, answer, columns, print_line, print_table
 
 _LAYOUT = (
     Column("ID", "cyan"),
-    Column("AGENT", give=1),
-    Column("STATUS"),
-    Column("TIMES"),
-    Column("TASK", give=2),
+    Column("AGENT", give=1, leave=4),
+    Column("STATUS", leave=1),
+    Column("TIMES", leave=3),
+    Column("TASK", give=2, leave=2),
 )
 
 

@@ -22,10 +22,10 @@ from holdfast.model import SESSION_STATUSES
 
 _LAYOUT = (
     Column("ID", "cyan"),
-    Column("AGENT", give=1),
-    Column("STATUS"),
-    Column("CREATED", "dim"),
-    Column("TASK", give=2),
+    Column("AGENT", give=1, leave=4),
+    Column("STATUS", leave=1),
+    Column("CREATED", "dim", leave=3),
+    Column("TASK", give=2, leave=2),
 )
 
 

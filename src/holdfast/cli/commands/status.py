@@ -38,10 +38,10 @@ UNRESOLVED: Final = 1
 
 _LAYOUT = (
     Column("ID", "cyan"),
-    Column("AGENT", give=1),
-    Column("STATUS"),
-    Column("SAVED", "dim"),
-    Column("TASK", give=2),
+    Column("AGENT", give=1, leave=4),
+    Column("STATUS", leave=2),
+    Column("SAVED", "dim", leave=1),
+    Column("TASK", give=2, leave=3),
 )
 
 

@@ -13,9 +13,9 @@ from holdfast.sessions import StorageReport
 
 _LAYOUT = (
     Column("SESSION", "cyan"),
-    Column("CHECKPOINTS", right=True),
-    Column("STATE", right=True),
-    Column("STORED", right=True),
+    Column("CHECKPOINTS", right=True, leave=2),
+    Column("STATE", right=True, leave=3),
+    Column("STORED", right=True, leave=1),
 )
 
 
