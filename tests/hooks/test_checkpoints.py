@@ -114,9 +114,11 @@ def test_a_burst_of_edits_is_saved_once(agent: Agent, manager: SessionManager) -
     first = descriptions(manager)
     agent.edit("app.py", "3\n")
     agent.edit("new.py", "4\n")
-    assert descriptions(manager) == first == ["session starts (startup)", "before Edit app.py"]
+    assert descriptions(manager) == first
+    assert first == ["session starts (startup)", "before Edit app.py, after Edit new.py"]
     agent.shell("echo 5 > app.py")
-    assert descriptions(manager)[-1] == "before Bash echo 5 > app.py"
+    last = "before Bash echo 5 > app.py, after Edit app.py, Edit app.py, Edit new.py"
+    assert descriptions(manager)[-1] == last
 
 
 def test_within_a_burst_what_somebody_else_wrote_is_saved_before_it_is_overwritten(
@@ -223,7 +225,7 @@ def test_a_turn_is_saved_with_its_prompt_and_what_was_done(
 
     saved = checkpoints(manager)[-1]
     assert saved.retention_class == "step"
-    assert saved.description == "“Make it work”: Bash echo 3 > made.txt"
+    assert saved.description == "“Make it work”: Edit app.py, Bash echo 3 > made.txt"
     assert saved.metadata is not None
     assert saved.metadata["hook"] == {
         "event": "stop",
@@ -344,6 +346,47 @@ def test_before_a_compaction_the_state_is_saved_and_not_again_at_once(
     ]
 
 
+def test_each_checkpoint_says_what_was_done_since_the_one_before_and_a_turn_all_of_it(
+    agent: Agent, manager: SessionManager
+) -> None:
+    agent.start()
+    agent("UserPromptSubmit", prompt="Now break it")
+    agent.edit("app.py", "2\n")
+    agent.shell("echo 3 > app.py")
+    agent("PreCompact", trigger="auto")
+    agent.edit("other.py", "1\n")
+    agent("SubagentStop", agent_id="sub-1", agent_type="Explore")
+    for number in range(3):
+        target = {"file_path": str(agent.project / f"{number}.py")}
+        agent("PostToolUse", tool_name="Edit", tool_input=target)
+    agent("TaskCompleted", task_subject="Break it")
+    agent("Stop")
+    agent.edit("app.py", "4\n")
+    agent("Stop")
+    edits = "Edit 0.py, Edit 1.py, Edit 2.py"
+    assert [one for one in descriptions(manager) if not str(one).startswith("before Edit")] == [
+        "session starts (startup)",
+        "before Bash echo 3 > app.py, after Edit app.py",
+        "before the conversation is compacted, after Bash echo 3 > app.py",
+        "the subagent Explore ended, after Edit other.py",
+        f"task completed: Break it, after {edits}",
+        f"“Now break it”: {edits} and 3 more",
+        "“Now break it”: Edit app.py",
+    ]
+
+
+@pytest.mark.parametrize("odd", [7, [], [1], [-1, []], [1, [2]], [10**16, ["x"]], [1, {"a": 1}]])
+def test_what_a_note_cannot_say_of_a_turn_is_not_told(
+    odd: object, agent: Agent, manager: SessionManager
+) -> None:
+    agent.start()
+    [note] = (agent.project / ".agents" / "hooks").glob("*.json")
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"did": odd}))
+    agent.edit("app.py", "2\n")
+    agent("Stop")
+    assert descriptions(manager)[-1] == "turn ended: Edit app.py"
+
+
 def test_a_finished_turn_and_an_end_complete_the_session(
     agent: Agent, manager: SessionManager
 ) -> None:
@@ -417,6 +460,6 @@ def test_a_lost_note_costs_time_and_nothing_else(agent: Agent, manager: SessionM
     (folder / "claude-code-a1b2.json").unlink()
     agent("Stop")
     assert descriptions(manager)[1:] == [
-        "before Bash echo 3 > app.py",
+        "before Bash echo 3 > app.py, after Edit app.py",
         "turn ended: Bash echo 3 > app.py",
     ]

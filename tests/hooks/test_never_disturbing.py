@@ -223,7 +223,8 @@ def test_a_database_that_vanished_is_made_anew(agent: Agent) -> None:
         path.unlink()
     agent.shell("echo 3 > app.py")
     with SessionManager.open(project_dir=agent.project) as manager:
-        assert checkpoints(manager)[-1].description == "before Bash echo 3 > app.py"
+        said = "before Bash echo 3 > app.py, after Edit app.py"
+        assert checkpoints(manager)[-1].description == said
 
 
 def test_broken_settings_do_not_disturb(agent: Agent, manager: SessionManager) -> None:

@@ -20,7 +20,7 @@ from holdfast.hooks.briefing import brief_of
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import Event, clean
 from holdfast.hooks.quick import AHEAD, line_of, prompt_of
-from holdfast.hooks.saving import SAVED, Saving
+from holdfast.hooks.saving import DID, SAVED, Saving
 from holdfast.hooks.starting import BEGUN_BY, Started, agent_process, end, open_session, start
 from holdfast.hooks.tools import Use, use_of
 from holdfast.places import keep_out_of_git, stated_store
@@ -94,7 +94,7 @@ class _Acting:
         self.saved_ns: int | None = None
         self.keep: dict[str, Any] = {
             key: self.before[key]
-            for key in ("prompt", "turn", "compacted_at", SAVED)
+            for key in ("prompt", "turn", "compacted_at", SAVED, DID)
             if key in self.before
         }
         self.begun_by: str | None = None

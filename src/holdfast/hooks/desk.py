@@ -2,8 +2,8 @@
 
 Three small files for each agent session. The *journal* has a line for everything that happened since the
 last checkpoint: which tool ran, which files it wrote. Many processes may add to it at once, and none waits
-long. The *note* is what the last checkpoint left: it only saves time, and may be lost. The *lock* lets one
-process at a time save. What was taken out of the journal stays in a second file until its checkpoint is
+long. The *note* is what the last checkpoint left: it only saves time and tells of the turn so far, and may be
+lost. The *lock* lets one process at a time save. What was taken out of the journal stays in a second file until its checkpoint is
 stored, so a kill in between loses nothing.
 """
 

@@ -21,9 +21,12 @@ from holdfast.state.documented import validate_documented
 
 # The key in a note for the last checkpoint: where it is, of which session, and its number.
 SAVED: Final = "saved"
+# And for what was done since a turn last ended: how many steps, and the latest of them.
+DID: Final = "did"
 # What in a state is about one conversation; the rest is about the work, whoever goes on with it.
 _CONVERSATION: Final = ("agent", "context", HISTORY, SUBAGENTS, TRANSCRIPT)
 _STEPS: Final = 20
+_TOLD_STEPS: Final = 3
 _FILES: Final = 50
 _MOST_INT: Final = 10**15
 _PROMPT_CHARACTERS: Final = 200
@@ -71,7 +74,7 @@ class Saving:
         saved = self.session.save_checkpoint(
             state=state,
             retention_class=retention_class,
-            description=description or _told(done),
+            description=self._told(description, done),
             metadata={HOOK: done},
         )
         self.desk.forget_taken()
@@ -173,6 +176,21 @@ class Saving:
             done["subagent"] = name
         return done
 
+    def _told(self, description: str | None, done: dict[str, Any]) -> str:
+        """Return in a line what a checkpoint is, and what was done since the one before it.
+
+        The end of a turn has no other description than what the turn was about and all that was done in it.
+        """
+        steps = [f"{one['tool']} {one.get('detail', '')}".strip() for one in done.get("steps", ())]
+        count, latest = done.get("step_count", 0), steps[-_TOLD_STEPS:]
+        before, earlier = _did(self.note.pop(DID, None))
+        turn = before + count, [*earlier, *latest][-_TOLD_STEPS:]
+        if description is not None:
+            self.note[DID] = turn
+            return _with_steps(description, ", after ", count, latest)
+        about = f"“{' '.join(done['prompt'].split())}”" if done.get("prompt") else "turn ended"
+        return _with_steps(about, ": ", *turn)
+
 
 def _step(line: dict[str, Any]) -> dict[str, Any]:
     step = {
@@ -182,13 +200,21 @@ def _step(line: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in step.items() if value}
 
 
-def _told(done: dict[str, Any]) -> str:
-    """Return in a line what a turn was about and what was done in it."""
-    steps = [f"{one['tool']} {one.get('detail', '')}".strip() for one in done.get("steps", ())]
-    text = f"“{' '.join(done['prompt'].split())}”" if done.get("prompt") else "turn ended"
-    if steps:
-        more = done["step_count"] - len(steps[-3:])
-        text += f": {', '.join(steps[-3:])}" + (f" and {more} more" if more else "")
+def _did(value: Any) -> tuple[int, list[str]]:
+    """Return how many steps a note tells of, and the latest of them. What is no such thing tells of none."""
+    if isinstance(value, list) and len(value) == 2:
+        count, latest = value
+        texts = isinstance(latest, list) and all(isinstance(one, str) for one in latest)
+        if type(count) is int and 0 <= count <= _MOST_INT and texts:
+            return count, latest
+    return 0, []
+
+
+def _with_steps(text: str, joint: str, count: int, latest: list[str]) -> str:
+    """Return a line with steps behind it, the latest of them by name."""
+    if latest:
+        more = count - len(latest)
+        text += joint + ", ".join(latest) + (f" and {more} more" if more > 0 else "")
     return clean(text, 400)
 
 
