@@ -131,6 +131,19 @@ def test_only_the_last_rows_are_kept_and_automatic_saves_are_not_listed(
 
 
 @pytest.mark.row("S1-56")
+def test_what_a_rollback_saves_for_itself_takes_no_row_from_the_others(
+    saved: Session, manager: SessionManager, project: Path
+) -> None:
+    for number in range(3):
+        saved.save_checkpoint(f"by-hand-{number}", state={"number": number})
+        saved.rollback("before-refactor")
+        saved.undo()
+    write(manager, rows=4)
+    names = [row["name"] for row in read_handoff(target(project)).checkpoints]
+    assert names == ["by-hand-2", "by-hand-1", "by-hand-0", "before-refactor"]
+
+
+@pytest.mark.row("S1-56")
 @pytest.mark.parametrize("words", [0, 12_000, 18_500, 19_000, 30_000])
 def test_the_file_stays_within_its_tokens_or_our_section_gives_way(
     saved: Session, manager: SessionManager, project: Path, words: int

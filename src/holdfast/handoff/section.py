@@ -12,7 +12,8 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from holdfast.ids import is_uuid
 from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
+from holdfast.sessions.rollback_request import is_of_rollback
 
 START: Final = "<!-- checkpoints:start -->"
 END: Final = "<!-- checkpoints:end -->"
@@ -136,19 +138,23 @@ def listed_checkpoints(
 ) -> list[CheckpointRecord]:
     """Return the latest checkpoints that a handoff tells of, of one session or of all, newest first.
 
-    What is in quarantine is not among them: nobody can go on from it.
+    What is in quarantine is not among them: nobody can go on from it. Nor is what a rollback saved for itself.
     """
     session_id = None if session is None else session.id
-    found = [
-        record
-        for kept_as in _CLASSES
-        for record in manager.store.list_checkpoints(
-            CheckpointQuery(
-                session_id, namespace="", retention_class=kept_as, quarantined=False, limit=most
-            )
+    found: list[CheckpointRecord] = []
+    for kept_as in _CLASSES:
+        query = CheckpointQuery(
+            session_id, namespace="", retention_class=kept_as, quarantined=False, limit=most
         )
-    ]
+        found += islice(_saved_by_hand(manager, query), most)
     return sorted(found, key=lambda one: one.seq, reverse=True)[:most]
+
+
+def _saved_by_hand(manager: SessionManager, query: CheckpointQuery) -> Iterator[CheckpointRecord]:
+    """Return what a query finds, newest first and a page at a time, without what rollbacks saved."""
+    while page := manager.store.list_checkpoints(query):
+        yield from (one for one in page if not is_of_rollback(one))
+        query = replace(query, before_seq=page[-1].seq)
 
 
 def _finished(manager: SessionManager, records: Sequence[CheckpointRecord]) -> set[str]:
