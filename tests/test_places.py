@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.autosave.fallback import FILE_NAME as ERRORS
+from holdfast.doctor import salvage
 from holdfast.hooks.desk import FOLDER
 from holdfast.places import keep_out_of_git
 from holdfast.redaction.keys import FILE_NAME as KEY
@@ -31,6 +32,18 @@ def project(tmp_path: Path) -> Path:
 def save(project: Path) -> None:
     with SessionManager.open(project_dir=project, redact=True) as manager:
         manager.create_session("library").save_checkpoint(state={"said": "something private"})
+
+
+def test_a_database_that_is_made_beside_the_first_is_no_more_seen_by_git(project: Path) -> None:
+    save(project)
+    home = project / ".agents"
+    salvage(home / "sessions.db", home / "saved.db")
+    with SessionManager.open(project_dir=project) as manager:
+        manager.back_up(home / "copy.db")
+        manager.copy_to(str(home / "other.db"))
+    # As doctor sets a damaged log aside.
+    (home / "saved.db-wal.damaged-1").touch()
+    assert seen_by_git(project) == []
 
 
 @pytest.mark.parametrize("kept", [[], ["skills/x/SKILL.md"]], ids=["nothing", "skills"])

@@ -19,10 +19,10 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _NAME_CHARACTERS = 100
 _said: tuple[str | None, str | None] = (None, None)
 # What Holdfast itself keeps in ``.agents``. Other programs keep things there that people commit.
-_IGNORED = f"""\
+_IGNORED = """\
 # What Holdfast keeps here for itself; everything else is yours.
 /.gitignore*
-/{DATABASE}*
+/*.db*
 /workspace.git*/
 /hooks/
 /briefs/
