@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -234,6 +235,21 @@ def test_every_claim_can_fail(tmp_path: Path) -> None:
     for claim, evidence in wrong.items():
         checks = report_on(evidence).checks
         assert [check for check, holds in checks.items() if not holds] == [claim]
+
+
+def test_the_readme_shows_a_part_of_what_is_drawn(tmp_path: Path) -> None:
+    seen = run_demo(tmp_path, lambda event: None, url=str(tmp_path / "mine.db"))
+    drawn = "\n".join(
+        "".join(text for text, _ in line).rstrip() for line in draw(seen.stored.timeline, 120)
+    )
+    readme = (SOURCE.parent / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^    ([●○◆│├].*)$", readme, re.MULTILINE)
+    assert len(shown) > 10
+    assert _without_processes("\n".join(shown)) in _without_processes(drawn)
+
+
+def _without_processes(text: str) -> str:
+    return re.sub(r"process \d+", "process", text)
 
 
 def test_a_store_that_cannot_be_used_is_one_line_of_error(tmp_path: Path) -> None:
