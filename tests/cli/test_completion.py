@@ -81,6 +81,9 @@ def test_names_of_checkpoints_are_completed(cli: CommandLine) -> None:
         session = cli.json("sessions")["sessions"][1]["id"]
         words = f"holdfast {command} --session {session} be"
         assert complete(words, 4) == ["before-lunch", "before-refactor"]
+    for command in (f"resume {session} -c", f"export {session} --checkpoint"):
+        assert complete(f"holdfast {command} be", 4) == ["before-lunch", "before-refactor"]
+    assert complete("holdfast resume --checkpoint ", 3) == ["other"]
     for command in ("rollback", "undo", "usage"):
         assert command in complete("holdfast ", 1)
     assert {"--dry-run", "--take-over", "--redo"} <= set(complete("holdfast undo --", 2))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast import SessionManager
+from holdfast import SessionManager, runner
 from tests.cli.conftest import CommandLine
 
 TASKS = [
@@ -42,6 +42,18 @@ def test_people_read_what_happened(cli: CommandLine) -> None:
     lines = cli.ok("pause").splitlines()
     assert lines[0] == f"paused {saved['session_id']}"
     assert cli.ok("complete").startswith(f"completed {saved['session_id']}")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 parked sessions were due"), (1, "1 parked session was due")]
+)
+def test_how_many_were_due_is_said_in_words(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, count: int, said: str
+) -> None:
+    cli.ok("init")
+    due = [runner.Outcome("one", 0)] * count
+    monkeypatch.setattr(runner, "start_due", lambda *_, **__: due)
+    assert cli.ok("resume", "--when-due").splitlines()[0] == said
 
 
 def test_a_session_that_is_paused_until_later_is_named_and_can_be_looked_at(

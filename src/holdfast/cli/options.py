@@ -124,19 +124,21 @@ def checkpoint_argument(
     name: str, *, required: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an argument that names a checkpoint, which shells can complete."""
-    return click.argument(name, required=required, shell_complete=_checkpoint_names)
+    return click.argument(name, required=required, shell_complete=checkpoint_names)
 
 
-def _checkpoint_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def checkpoint_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin so; whatever goes wrong, there are none to offer.
 
     Bash puts a name on the command line as it is, so only those are offered that are one word to
     every shell: a stranger's checkpoint could be named after a command, or after an option.
     """
     url, tenant, where = (ctx.params.get(key) for key in ("url", "tenant", "project_dir"))
+    # Where an option still lacks its value, arguments before it are not given names.
+    named = ctx.params.get("session") or next(iter(ctx.args), None)
     try:
         with Common(url=url, tenant=tenant, project_dir=where).open() as manager:
-            session = chosen_session(manager, ctx.params.get("session"))
+            session = chosen_session(manager, named)
             found = session.list_checkpoints(limit=_COMPLETED)
     except (HoldfastError, OSError):
         return []

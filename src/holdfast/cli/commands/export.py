@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.bundles import bundle_document, contents
-from holdfast.cli.options import Common, common_options
+from holdfast.cli.options import Common, checkpoint_names, common_options
 from holdfast.cli.output import answer, one_line, path_text, print_line
 
 
@@ -21,7 +21,12 @@ from holdfast.cli.output import answer, one_line, path_text, print_line
     type=click.Path(dir_okay=False),
     help="Where to; SESSION.holdfast.tar in the working directory by default, .holdfast.sealed if sealed.",
 )
-@click.option("--checkpoint", metavar="CHECKPOINT", help="Only this one: a name, an id or a label.")
+@click.option(
+    "--checkpoint",
+    metavar="CHECKPOINT",
+    help="Only this one: a name, an id or a label.",
+    shell_complete=checkpoint_names,
+)
 @click.option("--latest", is_flag=True, help="Only the latest checkpoint.")
 @click.option("--no-files", is_flag=True, help="Leave the project's files out.")
 @click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")

@@ -6,8 +6,14 @@ import click
 
 from holdfast import runner
 from holdfast.cli.commands.run import end_like, tell_problem
-from holdfast.cli.options import Common, common_options, take_over_option, unfinished_session
-from holdfast.cli.output import answer, columns, one_line, print_line, when
+from holdfast.cli.options import (
+    Common,
+    checkpoint_names,
+    common_options,
+    take_over_option,
+    unfinished_session,
+)
+from holdfast.cli.output import answer, columns, one_line, plural, print_line, when
 from holdfast.config import load_config
 from holdfast.errors import CheckpointNotFound, InvalidConfiguration
 from holdfast.sessions import Checkpoint, Session
@@ -15,7 +21,13 @@ from holdfast.sessions import Checkpoint, Session
 
 @click.command("resume", short_help="Make a session active, and start its program again.")
 @click.argument("session", required=False)
-@click.option("--checkpoint", "-c", metavar="CHECKPOINT", help="Go on from this one.")
+@click.option(
+    "--checkpoint",
+    "-c",
+    metavar="CHECKPOINT",
+    help="Go on from this one.",
+    shell_complete=checkpoint_names,
+)
 @click.option(
     "--start/--no-start",
     default=True,
@@ -138,7 +150,8 @@ def _start_due(common: Common, limit: int, within: float, *, trusted: bool) -> N
             }
         )
     else:
-        print_line(f"{len(outcomes)} parked sessions were due")
+        verb = "was" if len(outcomes) == 1 else "were"
+        print_line(f"{plural(len(outcomes), 'parked session')} {verb} due")
         for one in outcomes:
             print_line((one_line(one.session_id), "cyan"), f"  ended with {one.exit_code}")
     if any(one.exit_code for one in outcomes):
