@@ -34,6 +34,13 @@ def check_can_ask(common: Common, name: str, *, yes: bool) -> None:
 
 def confirm(question: str) -> None:
     """Ask, and end the command with nothing done unless the answer is yes."""
-    if not click.confirm(question, err=True):
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        # The question still waits at the end of its line.
+        click.echo(err=True)
+        print_line("nothing was changed", err=True)
+        raise
+    if not agreed:
         print_line("nothing was changed", err=True)
         click.get_current_context().exit(DECLINED)
