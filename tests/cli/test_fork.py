@@ -29,6 +29,12 @@ def test_a_second_line_begins_at_the_checkpoint_named(
     assert manager.get_session(session_id).state == {"n": 2}
 
 
+def test_the_hint_can_be_typed_whatever_the_fork_is_called(
+    cli: CommandLine, session_id: str
+) -> None:
+    assert "holdfast rollback --session 'a b/c'" in cli.ok("fork", "--as", "a b/c")
+
+
 def test_it_takes_the_latest_checkpoint_and_the_task_by_default(
     cli: CommandLine, session_id: str, manager: SessionManager
 ) -> None:

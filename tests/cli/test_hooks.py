@@ -33,6 +33,12 @@ def test_hooks_are_installed_shown_and_removed(cli: CommandLine) -> None:
     assert "nothing changed" in cli.ok("hooks", "uninstall", "claude-code")
 
 
+def test_no_name_of_an_agent_is_broken_in_the_help(cli: CommandLine) -> None:
+    out = cli.ok("hooks", "--help")
+    assert "[AGENT]" in out.splitlines()[0]
+    assert "claude-\n" not in out
+
+
 def test_programs_get_the_same_as_json(cli: CommandLine) -> None:
     report = cli.json("hooks", "install", "codex", "--scope", "user")["hooks"]
     assert report["done"] == "installed"

@@ -33,6 +33,16 @@ def test_people_see_the_facts_and_then_the_state(cli: CommandLine) -> None:
     assert "1 of 2 tasks completed" in facts
 
 
+def test_metadata_that_is_no_text_is_shown_as_json(cli: CommandLine) -> None:
+    Path("a").write_text("1")
+    cli.save("first", {})
+    Path("a").write_text("2")
+    cli.ok("rollback", "first", "--yes")
+    shown = cli.ok("show")
+    assert 'Metadata    rollback={"' in shown
+    assert '"paths":null' in shown
+
+
 def test_a_checkpoint_is_found_by_name_id_label_and_beginning(cli: CommandLine) -> None:
     saved = cli.save("first", {"step": 1})
     for reference in ("first", saved["id"], saved["label"], saved["id"][:20]):

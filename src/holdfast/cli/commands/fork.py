@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from holdfast.cli.options import (
@@ -48,4 +50,5 @@ def command(
         answer({"session": columns(record), "checkpoint": columns(first.record)})
         return
     print_line("forked ", (one_line(record.id), "bold cyan"), f" from {one_line(source.name)}")
-    print_line((f"its files: holdfast rollback --session {one_line(record.id)}", "dim"))
+    named = one_line(shlex.quote(record.id))
+    print_line((f"its files: holdfast rollback --session {named}", "dim"))

@@ -29,7 +29,7 @@ _DONE = {
 
 @click.command("hooks", short_help="Let a coding agent call Holdfast.")
 @click.argument("action", type=click.Choice(["install", "uninstall", "status"]))
-@click.argument("agent", required=False, type=click.Choice(list(AGENTS)))
+@click.argument("agent", required=False, metavar="[AGENT]", type=click.Choice(list(AGENTS)))
 @click.option(
     "--scope",
     type=click.Choice(["project", "user"]),

@@ -9,6 +9,7 @@ from stat import S_IFLNK, S_IFREG, filemode
 from typing import Any, Final
 
 import click
+import orjson
 
 from holdfast.cli.options import (
     Common,
@@ -195,8 +196,13 @@ def _facts(found: Checkpoint) -> list[tuple[str, str | None]]:
         ("Files", _files(found)),
         ("Size", f"{size(found.size_bytes)}, {size(found.stored_bytes)} stored"),
         ("Progress", done if progress["total"] else None),
-        ("Metadata", ", ".join(f"{k}={v}" for k, v in (found.metadata or {}).items())),
+        ("Metadata", ", ".join(f"{k}={_text(v)}" for k, v in (found.metadata or {}).items())),
     ]
+
+
+def _text(value: object) -> str:
+    """Return a value of the metadata: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else orjson.dumps(exact(value)).decode()
 
 
 def _paths(git: Mapping[str, Any], name: str) -> str | None:
