@@ -447,7 +447,7 @@ class AlreadyResumed(ConflictError):
 
 
 class ThreadOccupied(ConflictError):
-    """A suspended run waits in the thread, where a new one would bury it. Nothing was run."""
+    """A run waits for people in the thread, where another one would bury it. Nothing was run."""
 
     code = "thread_occupied"
 

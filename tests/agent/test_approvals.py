@@ -31,6 +31,7 @@ from holdfast.errors import (
     InvalidDecision,
     NothingToResume,
     NotResumable,
+    SnapshotNotSaved,
     StoreUnavailable,
     ThreadOccupied,
 )
@@ -439,6 +440,103 @@ def test_a_new_run_does_not_bury_one_that_waits_for_people(
 
     run(scenario())
     assert traces() == ["refund 7 20"]
+
+
+@pytest.mark.parametrize("save_on", ["message", "invocation"])
+def test_a_run_at_work_does_not_bury_one_that_began_to_wait_meanwhile(
+    connect: Connect, traces: Traces, save_on: Any
+) -> None:
+    async def scenario() -> None:
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def model(messages: Any, tools: Any) -> Reply:
+            asked.set()
+            await go_on.wait()
+            return Reply("it is sunny")
+
+        slow = shop_agent(connect(), traces, model=model, save_on=save_on)
+        work = asyncio.create_task(slow.run("Weather?"))
+        await asked.wait()
+        agent = shop_agent(connect(), traces)
+        await suspended(agent)
+        go_on.set()
+        with pytest.raises(SnapshotNotSaved, match="a run waits for people") as raised:
+            await work
+        assert isinstance(raised.value.__cause__, ThreadOccupied)
+        assert raised.value.snapshot["messages"][-1]["content"] == "it is sunny"
+        assert [one.id for one in await pending_calls(connect(), "support-42")] == ["refund"]
+        await decide(connect(), "support-42", {"refund": True})
+        assert (await agent.resume_from_checkpoint()).text == "done"
+
+    run(scenario())
+    assert traces() == ["refund 7 20"]
+
+
+def test_of_two_runs_that_begin_to_wait_in_a_thread_the_second_is_told(
+    checkpointer: BaseCheckpointer, traces: Traces
+) -> None:
+    async def scenario() -> None:
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def model(messages: Any, tools: Any) -> Reply:
+            asked.set()
+            await go_on.wait()
+            return Reply(tool_calls=[call("refund", "late", order="8", amount=1)])
+
+        slow = shop_agent(checkpointer, traces, model=model, save_on="invocation")
+        work = asyncio.create_task(slow.run("Please"))
+        await asked.wait()
+        await suspended(shop_agent(checkpointer, traces))
+        go_on.set()
+        with pytest.raises(AgentSuspended) as second:
+            await work
+        assert isinstance(second.value.persist_error, ThreadOccupied)
+        assert [one.id for one in await pending_calls(checkpointer, "support-42")] == ["refund"]
+
+    run(scenario())
+
+
+def test_going_on_with_another_run_of_a_thread_does_not_bury_what_waits_there(
+    connect: Connect, traces: Traces
+) -> None:
+    async def scenario() -> None:
+        agent = shop_agent(connect(), traces)
+        old = await suspended(agent)
+        await suspended(agent, abandon=True)
+        for fork in (False, True):
+            with pytest.raises(ThreadOccupied):
+                await agent.resume_from_checkpoint(
+                    approver=yes, checkpoint_id=old.checkpoint_id, fork=fork
+                )
+        with pytest.raises(ThreadOccupied):
+            await decide(connect(), "support-42", {"refund": True}, checkpoint_id=old.checkpoint_id)
+        assert (await agent.resume_from_checkpoint(decisions={"refund": False})).text == "done"
+        await agent.resume_from_checkpoint(approver=yes, checkpoint_id=old.checkpoint_id)
+
+    run(scenario())
+    assert traces() == ["refund 7 20"]
+
+
+def test_calls_of_an_interrupted_run_that_wait_for_people_still_do(
+    connect: Connect, traces: Traces
+) -> None:
+    both = [call("refund", order="7", amount=20), call("look_up", order="7")]
+
+    async def scenario() -> None:
+        agent = shop_agent(connect(), traces, both, "done", budget=Budget(tool_calls=0))
+        with pytest.raises(BudgetExceeded):
+            await agent.run("Please")
+        assert [one.id for one in await pending_calls(connect(), "support-42")] == ["refund"]
+        with pytest.raises(ThreadOccupied):
+            await shop_agent(connect(), traces, "hello").run("How long will it take?")
+        await decide(connect(), "support-42", {"refund": True})
+        with pytest.raises(ThreadOccupied):
+            await shop_agent(connect(), traces, "hello").run("How long will it take?")
+        agent = shop_agent(connect(), traces, both, "done", budget=Budget(tool_calls=2))
+        assert (await agent.resume_from_checkpoint()).text == "done"
+
+    run(scenario())
+    assert traces() == ["refund 7 20", "look_up 7"]
 
 
 def test_a_suspended_run_that_was_abandoned_is_found_by_its_checkpoint(

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import pytest
 
 from holdfast import Agent, AgentSuspended, MemoryCheckpointer
-from holdfast.agent import Reply, Step, tool
+from holdfast.agent import Reply, Step, decide, tool
 from holdfast.checkpointers import BaseCheckpointer
-from holdfast.errors import AlreadyResumed, SnapshotNotSaved, StoreUnavailable
+from holdfast.errors import AlreadyResumed, SnapshotNotSaved, StoreUnavailable, ThreadOccupied
 from tests.agent.conftest import Connect
 from tests.agent.scripts import ScriptedModel, Traces, call, results, shop
 
@@ -321,6 +321,45 @@ def test_a_save_that_is_cancelled_is_finished_first(traces: Traces) -> None:
         assert (await agent.resume_from_checkpoint()).text == "done"
 
     run(scenario())
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_cancellation_while_a_suspension_is_stored_leaves_a_run_that_waits(
+    traces: Traces, stored: bool
+) -> None:
+    async def scenario() -> None:
+        saving, free = asyncio.Event(), asyncio.Event()
+
+        class Slow(MemoryCheckpointer):
+            async def put(
+                self, thread_id: str, snapshot: Mapping[str, Any], *, consumes: str | None = None
+            ) -> str:
+                if snapshot["status"] == "suspended" and not saving.is_set():
+                    saving.set()
+                    await free.wait()
+                    if not stored:
+                        raise StoreUnavailable("the disk is full")
+                return await super().put(thread_id, snapshot, consumes=consumes)
+
+        checkpointer = Slow()
+        agent = agent_of(checkpointer, traces, [call("refund", order="7", amount=1)], "done")
+        work = asyncio.create_task(agent.run("Please"))
+        await saving.wait()
+        work.cancel()
+        free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert (await statuses(checkpointer))[1:] == [
+            "running 2 n",
+            "suspended 2 p" if stored else "interrupted 2 p",
+        ]
+        with pytest.raises(ThreadOccupied):
+            await agent.run("Please")
+        await decide(checkpointer, "t", {"refund": True})
+        assert (await agent.resume_from_checkpoint()).text == "done"
+
+    run(scenario())
+    assert traces() == ["refund 7 1"]
 
 
 class Full(MemoryCheckpointer):

@@ -9,8 +9,8 @@ from holdfast.agent.approvals import admit, apply_decisions, ask, load, tool_for
 from holdfast.agent.decisions import Approver, Decidable
 from holdfast.agent.messages import Budget, Message, Model, RunResult
 from holdfast.agent.run import Equipment, Run
-from holdfast.agent.saving import Checkpointer, SaveOn, Strategy, Trail, Trigger
-from holdfast.agent.snapshot import Migration, RunState, is_suspended
+from holdfast.agent.saving import Checkpointer, SaveOn, Strategy, Trail, Trigger, require_free
+from holdfast.agent.snapshot import Migration, RunState
 from holdfast.agent.tools import Tool, tools_by_name
 from holdfast.agent.values import stored_form
 from holdfast.agent.worker import is_at_work
@@ -19,7 +19,6 @@ from holdfast.errors import (
     AlreadyResumed,
     InvalidConfiguration,
     NothingToResume,
-    ThreadOccupied,
 )
 from holdfast.ids import check_session_id, new_id
 
@@ -82,15 +81,12 @@ class Agent:
         in a new one. Raises `AgentSuspended` when calls wait for approval, `BudgetExceeded`,
         `SnapshotNotSaved`, and whatever the model raises; the run can be resumed then.
 
-        Raises `ThreadOccupied` while a suspended run waits in the thread. ``abandon=True`` leaves
-        that one behind: nobody finds it by its thread any more, only by its checkpoint's id, and
-        it goes the way of all old checkpoints.
+        Raises `ThreadOccupied` while another run waits for people in the thread. ``abandon=True``
+        leaves that one behind: nobody finds it by its thread any more, only by its checkpoint's id,
+        and it goes the way of all old checkpoints. When another one begins to wait meanwhile, this
+        one stops at its next step with `SnapshotNotSaved`.
         """
-        thread_id = self._thread(thread_id)
-        if thread_id is None:
-            thread_id = new_id()
-        elif not abandon:
-            await self._require_nobody_waiting(thread_id)
+        thread_id = self._thread(thread_id) or new_id()
         prompted = [*messages, {"role": "user", "content": prompt}]
         state = RunState(
             run_id=new_id(),
@@ -98,7 +94,10 @@ class Agent:
             messages=stored_form(prompted, "messages"),
             budget=self._budget or Budget(),
         )
-        return await Run(self._equipment, state, Trail(self._checkpointer, thread_id)).start()
+        if not abandon:
+            await require_free(self._checkpointer, thread_id, state.run_id)
+        trail = Trail(self._checkpointer, thread_id, abandon=abandon)
+        return await Run(self._equipment, state, trail).start()
 
     async def resume_from_checkpoint(
         self,
@@ -122,7 +121,8 @@ class Agent:
         has ended, or from that of a worker on another machine of which you know that it is dead.
 
         Raises `NothingToResume`, `NotResumable`, `SnapshotTooNew`, `InvalidDecision`,
-        `InvalidArguments`; then nothing has changed. Else as `run` does.
+        `InvalidArguments`, and `ThreadOccupied` while another run waits for people in the thread;
+        then nothing has changed. Else as `run` does.
         """
         thread = self._thread(thread_id)
         if thread is None:
@@ -130,6 +130,7 @@ class Agent:
         origin, state = await self._load(thread, checkpoint_id)
         if state.status == "completed":
             origin, state = await self._before_its_end(thread, state, fork=fork)
+        await require_free(self._checkpointer, thread, state.run_id)
         was, before = state.status, state.pending
         if was == "running" and not fork:
             _require_nobody_at_work(thread, state)
@@ -140,27 +141,19 @@ class Agent:
         if was == "suspended":
             state.decided_from = origin
         if fork:
-            state.run_id = new_id()
+            # Who takes over from a worker is known by the beginning of its id.
+            state.run_id = f"{state.run_id}/{new_id()}" if was == "running" else new_id()
         if self._budget is not None:
             state.budget = self._budget
         # A fork leaves what waits for people to be resumed by others, but stops a worker at work.
         last = None if fork and was != "running" else origin
-        run = Run(self._equipment, state, Trail(self._checkpointer, thread, last))
-        return await run.go_on(take_over=fork)
+        trail = Trail(self._checkpointer, thread, last, abandon=fork)
+        return await Run(self._equipment, state, trail).go_on(take_over=fork)
 
     def _thread(self, thread_id: str | None) -> str | None:
         if thread_id is None:
             return self._default_thread_id
         return check_session_id(thread_id)
-
-    async def _require_nobody_waiting(self, thread_id: str) -> None:
-        found = await self._checkpointer.find(thread_id)
-        if found is not None and is_suspended(found[1]):
-            raise ThreadOccupied(
-                f"a suspended run waits in thread {thread_id!r}: decide about its calls and resume it "
-                f"first, run in another thread, or leave it behind with abandon=True (its "
-                f"checkpoint_id is {found[0].id})"
-            )
 
     async def _load(self, thread_id: str, checkpoint_id: str | None) -> tuple[str, RunState]:
         return await load(

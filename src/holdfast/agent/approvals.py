@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.agent.decisions import Approver, Decidable, Decision, PendingCall
-from holdfast.agent.saving import Checkpointer, Trail
+from holdfast.agent.saving import Checkpointer, Trail, require_free
 from holdfast.agent.schema import check_arguments
-from holdfast.agent.snapshot import Call, RunState, read_snapshot
+from holdfast.agent.snapshot import Call, RunState, read_snapshot, waits_for_people
 from holdfast.agent.tools import Tool
 from holdfast.agent.values import stored_form
 from holdfast.errors import AlreadyResumed, InvalidArguments, InvalidDecision, NothingToResume
@@ -34,14 +34,18 @@ async def decide(
     For a process that talks to people and has no model and no tools: whoever resumes the thread
     later finds the calls decided. Changed arguments are compared with the tool's schema as it was
     at the suspension, and again when the call is run. Raises `AlreadyResumed` when the run has gone
-    on from the checkpoint, `InvalidDecision`, `InvalidArguments`; nothing is stored then.
+    on from the checkpoint, `ThreadOccupied` when another run waits for people in the thread,
+    `InvalidDecision`, `InvalidArguments`; nothing is stored then.
     """
     found_id, state = await load(checkpointer, thread_id, checkpoint_id)
-    if state.status != "suspended":
+    if not waits_for_people(state.document()):
         raise AlreadyResumed(
             f"thread {thread_id!r} does not wait for decisions: it is {state.status}"
         )
+    await require_free(checkpointer, thread_id, state.run_id)
     apply_decisions(state, decisions, {})
+    # What had interrupted it matters no more: it waits for whoever resumes it.
+    state.status, state.error = "suspended", None
     trail = Trail(checkpointer, thread_id, found_id)
     await trail.save(state)
     return str(trail.last)

@@ -90,6 +90,8 @@ class Run:
         except (AgentSuspended, AlreadyResumed, SnapshotNotSaved):
             raise
         except (Exception, asyncio.CancelledError) as error:
+            if self._trail.stored == "suspended":
+                raise  # whoever was cancelled meanwhile: what is stored waits for people
             self._state.status, self._state.worker = "interrupted", None
             self._state.error = error_text(error)
             try:

@@ -3,6 +3,9 @@
 Each checkpoint of a run consumes the one before it, in the transaction that stores it. So the
 checkpoints of a run are a line with one end, whoever works on it: a worker that was taken for dead and
 is not finds its checkpoint consumed at its next save, and stops before it starts another tool.
+
+Several runs may be at work in one thread. When one of them begins to wait for people the others store nothing
+more there: the newest checkpoint of a thread is the one in which everybody looks for what waits.
 """
 
 from __future__ import annotations
@@ -13,8 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from holdfast.agent.messages import Message, Usage
-from holdfast.agent.snapshot import RunState
-from holdfast.errors import AlreadyResumed, InvalidConfiguration, SnapshotNotSaved
+from holdfast.agent.snapshot import RunState, Status, waits_for_people
+from holdfast.errors import (
+    AlreadyResumed,
+    InvalidConfiguration,
+    SnapshotNotSaved,
+    ThreadOccupied,
+)
 from holdfast.waiting import outlast
 
 SaveOn: TypeAlias = Literal["message", "invocation", "trigger"]
@@ -81,13 +89,41 @@ class Strategy:
         return self._save_on == "message" or step.kind == "end"
 
 
-class Trail:
-    """The checkpoints that one run leaves in a thread."""
+async def require_free(checkpointer: Checkpointer, thread_id: str, run_id: str) -> None:
+    """Raise `ThreadOccupied` if another run waits for people in the thread.
 
-    def __init__(self, checkpointer: Checkpointer, thread_id: str, last: str | None = None) -> None:
+    One that took over from this one is no other: whoever lost its run is told so by its next save.
+    """
+    found = await checkpointer.find(thread_id)
+    if found is None or not waits_for_people(found[1]):
+        return
+    if not f"{found[1].get('run_id')}/".startswith(f"{run_id}/"):
+        raise ThreadOccupied(
+            f"a run waits for people in thread {thread_id!r}: decide about its calls and resume it "
+            f"first, run in another thread, or leave it behind with abandon=True (its "
+            f"checkpoint_id is {found[0].id})"
+        )
+
+
+class Trail:
+    """The checkpoints that one run leaves in a thread.
+
+    With ``abandon`` its first one leaves behind whatever waits for people in the thread.
+    """
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        thread_id: str,
+        last: str | None = None,
+        *,
+        abandon: bool = False,
+    ) -> None:
         self._checkpointer = checkpointer
         self.thread_id = thread_id
         self.last = last
+        self.stored: Status | None = None
+        self._abandon = abandon
 
     async def save(self, state: RunState) -> None:
         """Store the run as it stands. Raises `AlreadyResumed` or `SnapshotNotSaved`."""
@@ -102,4 +138,7 @@ class Trail:
             raise SnapshotNotSaved(self.thread_id, snapshot, str(error)) from error
 
     async def _put(self, snapshot: Mapping[str, Any]) -> None:
+        if not self._abandon:
+            await require_free(self._checkpointer, self.thread_id, snapshot["run_id"])
         self.last = await self._checkpointer.put(self.thread_id, snapshot, consumes=self.last)
+        self.stored, self._abandon = snapshot["status"], False

@@ -5,7 +5,8 @@ It is a plain dict, so that a checkpointer can keep it, SQL can read it and a la
     version        of this format; Holdfast's own migrations bring an older one up to date
     kind           "holdfast.agent"
     agent_version  of the agent that wrote it; its owner's migrations bring an older one up to date
-    run_id         one for each run; a fork is a run of its own
+    run_id         one for each run; a fork is a run of its own. One that took over from a worker
+                   has that one's id, a slash, and its own
     status         running, suspended, interrupted (by an error) or completed
     messages       the conversation, without the results of the present turn
     calls          the calls of the present turn; see `Call`
@@ -163,9 +164,18 @@ def read_snapshot(
     return run
 
 
-def is_suspended(document: Mapping[str, Any]) -> bool:
-    """Tell whether a snapshot, of whatever version, is of a run that waits for people."""
-    return document.get("kind") == KIND and document.get("status") == "suspended"
+def waits_for_people(document: Mapping[str, Any]) -> bool:
+    """Tell whether a snapshot, of whatever version, is of a run that waits for people.
+
+    It is suspended, or something interrupted it that left calls undecided.
+    """
+    if document.get("kind") != KIND or document.get("status") not in ("suspended", "interrupted"):
+        return False
+    calls = document.get("calls")
+    return document["status"] == "suspended" or (
+        isinstance(calls, list)
+        and any(isinstance(one, Mapping) and one.get("state") == "pending" for one in calls)
+    )
 
 
 def _check(run: Any) -> None:
