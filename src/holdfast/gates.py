@@ -40,14 +40,16 @@ from holdfast.errors import (
 from holdfast.handoff import handoff_path, listed_checkpoints, read_handoff
 from holdfast.handoff.session_log import last_session_log
 from holdfast.leases import AGENT
+from holdfast.model import LogRecord
 from holdfast.preflight import Preflight
 from holdfast.sessions import Checkpoint, Session, SessionManager
-from holdfast.sessions.briefing import DECISION
+from holdfast.sessions.briefing import DECISION, is_decision
 from holdfast.sessions.status import read_status
 
 MUST: Final = "MUST"
 SHOULD: Final = "SHOULD"
 _GATE: Final = "gate"
+_STARTED: Final = "the start gate is open"
 _FILES: Final = ("file_changed", "file_deleted", "file_added", "files_unchecked")
 
 
@@ -210,7 +212,7 @@ def _save_start(session: Session) -> Checkpoint:
     saved = session.save_checkpoint(
         state=state, retention_class="session", description="start of work"
     )
-    session.log("info", "the start gate is open", data={_GATE: "start", "seq": saved.seq})
+    session.log("info", _STARTED, data={_GATE: "start", "seq": saved.seq})
     return saved
 
 
@@ -299,9 +301,9 @@ def _checkpoint(facts: _Facts) -> tuple[bool, str]:
     """A checkpoint later than the start gate's, with the files as they are."""
     if facts.latest is None:
         return False, "nothing was saved; run: holdfast save"
-    starts = facts.manager.store.list_logs(facts.known.id, key=_GATE, newest=True, limit=1)
-    since = (starts[0].data or {}).get("seq") if starts else None
-    if isinstance(since, int) and facts.latest.seq <= since:
+    noted = facts.manager.store.list_logs(facts.known.id, key=_GATE, newest=True)
+    since = next((line.data for line in noted if _is_start(line)), None)
+    if since is not None and facts.latest.seq <= since["seq"]:
         return False, "nothing was saved since the start gate; run: holdfast save"
     changed = [
         f"{one.code}: {one.message}"
@@ -312,6 +314,12 @@ def _checkpoint(facts: _Facts) -> tuple[bool, str]:
     if changed:
         return False, f"files changed after {facts.latest.name}: {'; '.join(changed)}"
     return True, f"{facts.latest.name} ({facts.latest.id})"
+
+
+def _is_start(line: LogRecord) -> bool:
+    """Tell the start gate's own line from others of the log: programs use the same keys for theirs."""
+    data = line.data or {}
+    return line.message == _STARTED and data.get(_GATE) == "start" and type(data.get("seq")) is int
 
 
 def _saves(facts: _Facts) -> tuple[bool, str]:
@@ -338,7 +346,8 @@ def _tasks(facts: _Facts) -> tuple[bool, str]:
 
 
 def _decisions(facts: _Facts) -> tuple[bool, str]:
-    found = facts.manager.store.list_logs(facts.known.id, key=DECISION)
+    noted = facts.manager.store.list_logs(facts.known.id, key=DECISION)
+    found = [line for line in noted if is_decision(line)]
     return bool(found), f"{len(found)} recorded" if found else "none; run: holdfast decide"
 
 

@@ -125,6 +125,38 @@ def test_the_end_gate_asks_for_a_checkpoint_after_the_start_with_the_files_as_th
     assert not ask("end").ok
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"gate": "B12"},
+        {"gate": "start", "seq": 10**6},
+        {"decision": "no"},
+        {"decision": {"text": "no"}},
+        {"session_log": "mine"},
+    ],
+    ids=str,
+)
+def test_a_programs_own_log_lines_open_and_close_no_gate(
+    saved: Session,
+    manager: SessionManager,
+    project: Path,
+    ask: Callable[..., GateReport],
+    data: dict[str, Any],
+) -> None:
+    saved.close()
+    asked = ["checkpoint", "decisions", "session_log"]
+    configure(project, start={"must": ["session"]}, end={"must": asked})
+    assert ask("start").ok
+    with manager.resume_session(saved.id) as session:
+        session.log("info", "boarding", data=data)
+        assert met(ask("end")) == dict.fromkeys(asked, False)
+        session.decision("Keep SQLite")
+        session.save_checkpoint("final", state={})
+        export_session_log(manager, session)
+        session.log("info", "boarding", data=data)
+        assert met(ask("end")) == dict.fromkeys(asked, True)
+
+
 @pytest.mark.row("S1-42")
 def test_a_program_works_between_the_gates_with_autosave(
     saved: Session, manager: SessionManager, project: Path

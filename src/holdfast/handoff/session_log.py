@@ -83,15 +83,22 @@ def export_session_log(
         if _create(written, document, stem):
             break
         number += 1
-    session.log("info", f"exported as {stem}", data={EXPORTED: f"{FOLDER.as_posix()}/{stem}.json"})
+    session.log("info", _exported_as(stem), data={EXPORTED: f"{FOLDER.as_posix()}/{stem}.json"})
     return written
 
 
 def last_session_log(manager: SessionManager, session_id: str) -> str | None:
     """Return the latest exported log of a session, as a path of the project."""
-    for line in manager.store.list_logs(session_id, key=EXPORTED, newest=True, limit=1):
-        return str((line.data or {})[EXPORTED])
+    for line in manager.store.list_logs(session_id, key=EXPORTED, newest=True):
+        # A program may use the same key for lines of its own.
+        path = str((line.data or {})[EXPORTED])
+        if line.message == _exported_as(Path(path).stem):
+            return path
     return None
+
+
+def _exported_as(stem: str) -> str:
+    return f"exported as {stem}"
 
 
 def _number(name: str) -> int:

@@ -22,7 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.ids import check_text
 from holdfast.leases import is_dead
-from holdfast.model import BRIEF_TOKENS, CheckpointQuery, EffectQuery, SessionRecord
+from holdfast.model import BRIEF_TOKENS, CheckpointQuery, EffectQuery, LogRecord, SessionRecord
 from holdfast.preflight import (
     MemoryRefReport,
     Preflight,
@@ -223,6 +223,12 @@ def note_data(
     return {key: {"text": text, "rationale": rationale, "alternatives": others}}
 
 
+def is_decision(line: LogRecord) -> bool:
+    """Tell whether a line of the log was written to record a decision, not by a program that uses the key."""
+    said = (line.data or {}).get(DECISION)
+    return line.message.startswith(f"{DECISION}: ") and isinstance(said, Mapping)
+
+
 def preflight_of(
     store: Store,
     record: SessionRecord,
@@ -407,6 +413,7 @@ __all__ = [
     "LEARNING",
     "brief_of",
     "brief_to_go",
+    "is_decision",
     "note_data",
     "preflight_of",
     "preflight_of_project",
