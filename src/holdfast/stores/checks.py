@@ -283,13 +283,10 @@ def check_finish(session_id: str, key: str, outcome: EffectOutcome, fence: int |
 
 def check_effect_query(query: EffectQuery) -> int | None:
     """Return the limit of a listing of effects, or raise."""
-    for value, what in (
-        (query.session_id, "session id"),
-        (query.key, "key"),
-        (query.status, "status"),
-    ):
+    for value, what in ((query.session_id, "session id"), (query.key, "key")):
         if value is not None:
             check_filter(value, what, str)
+    check_known(query.status, "status", EFFECT_STATUSES)
     if query.occurrence is not None and (
         type(query.occurrence) is not int or not 0 <= query.occurrence < 1 << 31
     ):
@@ -311,6 +308,18 @@ def check_log(level: str, message: str) -> None:
     """Raise unless the log line can be stored."""
     check_choice(level, "log level", LOG_LEVELS)
     check_text(message, "log message", FREE_TEXT_BYTES, empty=True)
+
+
+def check_level(level: str | None) -> None:
+    """Refuse to look for lines of a level that there is not."""
+    check_known(level, "level", LOG_LEVELS)
+
+
+def check_agent_filters(status: str | None, parent_id: str | None) -> None:
+    """Refuse to look for agents of a status that there is not, or of a parent that is no text."""
+    check_known(status, "status", AGENT_STATUSES)
+    if parent_id is not None:
+        check_filter(parent_id, "parent_id", str)
 
 
 def check_agent_status(status: str | None) -> None:
@@ -380,6 +389,12 @@ def check_filter(value: object, what: str, kind: type) -> None:
             raise InvalidFilter(str(error)) from None
     elif kind is int and not -_INT64_MAX - 1 <= value <= _INT64_MAX:  # type: ignore[operator]
         raise InvalidFilter(f"{what} does not fit into 64 bits: {value!r}")
+
+
+def check_known(value: str | None, what: str, choices: tuple[str, ...]) -> None:
+    """Refuse a filter that nothing ever fits: who mistyped it would take nothing for the answer."""
+    if value is not None and value not in choices:
+        raise InvalidFilter(f"{what} must be one of {', '.join(choices)}, not {value!r:.80}")
 
 
 def checkpoint_keys(checkpoint_ids: Iterable[str]) -> list[str]:

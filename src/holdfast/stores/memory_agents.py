@@ -11,6 +11,7 @@ from holdfast.errors import AgentExists, AgentNotFound
 from holdfast.model import AgentRecord, NewAgent
 from holdfast.stores.checks import (
     check_agent,
+    check_agent_filters,
     check_agent_status,
     check_filter,
     check_limit,
@@ -63,9 +64,7 @@ class MemoryAgents(MemoryTables):
     def list_agents(
         self, *, status: str | None = None, parent_id: str | None = None, limit: int | None = None
     ) -> list[AgentRecord]:
-        for value in (status, parent_id):
-            if value is not None:
-                check_filter(value, "filter", str)
+        check_agent_filters(status, parent_id)
         limit = check_limit(limit)
         with self._open():
             found = sorted(self._agents.values(), key=by_age, reverse=True)

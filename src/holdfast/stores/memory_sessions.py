@@ -27,6 +27,7 @@ from holdfast.model import (
 from holdfast.stores.checks import (
     as_utc,
     check_filter,
+    check_level,
     check_limit,
     check_log,
     check_session,
@@ -390,8 +391,9 @@ class MemorySessions(MemoryAgents, MemoryChunks, MemoryPacks, MemoryLeases):
         limit: int | None = None,
         offset: int = 0,
     ) -> list[LogRecord]:
-        for value in (session_id, level or "", "" if key is None else key):
+        for value in (session_id, "" if key is None else key):
             check_filter(value, "filter", str)
+        check_level(level)
         limit = check_limit(limit)
         start = check_limit(offset, "offset") or 0
         with self._open():

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.model import CheckpointQuery, SessionQuery
 from holdfast.sql import DEFAULT_SCHEMA, queries
-from holdfast.stores.checks import check_filter, check_limit, metadata_filter
+from holdfast.stores.checks import check_agent_filters, check_filter, check_limit, metadata_filter
 from holdfast.stores.postgres_statements import Statement, uuid_or_none
 
 _CHECKPOINT_FILTERS: Final[Mapping[str, type]] = {
@@ -92,6 +92,7 @@ def list_agents_statement(
     schema: str = DEFAULT_SCHEMA,
 ) -> Statement:
     """Return the statement that lists agents; `parse_agent` reads each row."""
+    check_agent_filters(status, parent_id)
     named = queries("postgres", schema)
     kinds = {"status": str, "parent_id": str}
     parts, params = _filters("agents", {"status": status, "parent_id": parent_id}, kinds, {}, named)

@@ -28,6 +28,7 @@ from holdfast.stores.checks import (
     as_utc,
     check_agent_status,
     check_filter,
+    check_level,
     check_limit,
     check_log,
     check_session_change,
@@ -298,8 +299,8 @@ class PostgresSessions(PostgresChain):
             "offset": check_limit(offset, "offset"),
         }
         parts = [self._sql["logs.list"]]
+        check_level(level)
         if level is not None:
-            check_filter(level, "level", str)
             parts.append(self._sql["logs.where.level"])
             params["level"] = level
         if key is not None:

@@ -10,7 +10,13 @@ import apsw
 from holdfast.errors import AgentExists, AgentNotFound
 from holdfast.model import AgentRecord, NewAgent
 from holdfast.stores import sqlite_rows as rows
-from holdfast.stores.checks import check_agent, check_agent_status, check_filter, document_text
+from holdfast.stores.checks import (
+    check_agent,
+    check_agent_filters,
+    check_agent_status,
+    check_filter,
+    document_text,
+)
 from holdfast.stores.rules import FINAL_AGENT_STATUSES
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows
 from holdfast.stores.sqlite_connection import SQL
@@ -73,12 +79,11 @@ class SqliteAgents(SqliteAccess):
         self, *, status: str | None = None, parent_id: str | None = None, limit: int | None = None
     ) -> list[AgentRecord]:
         statement, values = [SQL["agents.list"]], [self.tenant]
+        check_agent_filters(status, parent_id)
         if status is not None:
-            check_filter(status, "status", str)
             statement.append(SQL["agents.where.status"])
             values.append(status)
         if parent_id is not None:
-            check_filter(parent_id, "parent_id", str)
             statement.append(SQL["agents.where.parent_id"])
             values.append(parent_id.lower())
         return self._list(rows.agent, statement, values, SQL["agents.order"], limit)

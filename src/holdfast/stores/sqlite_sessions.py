@@ -27,6 +27,7 @@ from holdfast.stores import sqlite_rows as rows
 from holdfast.stores.chain import GENESIS, link_of
 from holdfast.stores.checks import (
     check_filter,
+    check_level,
     check_limit,
     check_log,
     check_session,
@@ -395,8 +396,8 @@ class SqliteSessions(SqliteAgents, SqliteChunks, SqlitePacks, SqliteLeases, Sqli
     ) -> list[LogRecord]:
         check_filter(session_id, "session id", str)
         statement, values = [SQL["logs.list"]], [self.tenant, session_id]
+        check_level(level)
         if level is not None:
-            check_filter(level, "level", str)
             statement.append(SQL["logs.where.level"])
             values.append(level)
         if key is not None:

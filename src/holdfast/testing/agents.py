@@ -59,6 +59,8 @@ class AgentContract(Contract):
         assert [one.id for one in store.list_agents(status="idle")] == [third.id, first.id]
         assert [one.id for one in store.list_agents(limit=1)] == [third.id]
         assert store.list_agents(limit=0) == []
+        with pytest.raises(InvalidFilter, match="status must be one of"):
+            store.list_agents(status="asleep")
         with pytest.raises(InvalidFilter):
             store.list_agents(limit=-1)
 

@@ -171,7 +171,15 @@ class EffectContract(Contract):
         assert everywhere == ["a", "c", "b", "elsewhere"]
 
     @pytest.mark.parametrize(
-        "query", [{"limit": -1}, {"key": 1}, {"occurrence": "0"}, {"occurrence": -1}, {"status": 1}]
+        "query",
+        [
+            {"limit": -1},
+            {"key": 1},
+            {"occurrence": "0"},
+            {"occurrence": -1},
+            {"status": 1},
+            {"status": "unkown"},
+        ],
     )
     def test_an_impossible_listing_of_effects_is_refused(
         self, store: Store, query: dict[str, Any]

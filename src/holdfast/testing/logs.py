@@ -44,6 +44,9 @@ class LogContract(Contract):
             messages(limit=-1)
         with pytest.raises(InvalidFilter):
             messages(offset=-1)
+        for level in ("warn", "", 5):
+            with pytest.raises(InvalidFilter, match="level must be one of"):
+                messages(level=level)
 
     def test_logs_can_be_found_by_a_key_of_their_data(self, store: Store) -> None:
         draft = session()
