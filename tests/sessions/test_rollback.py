@@ -550,7 +550,7 @@ def test_a_rollback_that_was_killed_is_finished_state_and_files(
         assert (project / "a.txt").read_text() == "later\n"
 
 
-@pytest.mark.parametrize("one", ["a.txt", Path("a.txt"), b"a.txt"], ids=repr)
+@pytest.mark.parametrize("one", ["a.txt", Path("a.txt"), b"a.txt", 5], ids=repr)
 def test_a_single_path_is_no_list_of_them(one: Any, project: Path, tmp_path: Path) -> None:
     """Its letters would be, and the file that was meant would stay behind."""
     with SessionManager.open(str(tmp_path / "s.db"), project_dir=project) as manager:
@@ -568,6 +568,24 @@ def test_a_single_path_is_no_list_of_them(one: Any, project: Path, tmp_path: Pat
                 call()
         assert [saved.name for saved in session.list_checkpoints()] == ["before"]
     assert (project / "a.txt").read_text() == "changed"
+
+
+@pytest.mark.parametrize("one", [5, None, b"a.txt"], ids=repr)
+def test_what_is_no_text_is_no_path(one: Any, project: Path, tmp_path: Path) -> None:
+    with SessionManager.open(str(tmp_path / "s.db"), project_dir=project) as manager:
+        session = manager.create_session("a")
+        saved = session.save_checkpoint("before", state={})
+        for call in (
+            lambda: session.save_checkpoint("after", state={}, paths=[one]),
+            lambda: session.rollback("before", paths=[one]),
+            lambda: session.wrote(one),
+            lambda: manager.include([one]),
+            lambda: manager.read_file(saved, one),
+            lambda: manager.diff(saved, saved, paths=[one]),
+        ):
+            with pytest.raises(InvalidIdentifier, match="a path must be text"):
+                call()
+        assert [saved.name for saved in session.list_checkpoints()] == ["before"]
 
 
 def test_the_async_twin_rolls_back_too(project: Path, tmp_path: Path) -> None:

@@ -244,8 +244,12 @@ def is_own(path: str) -> bool:
     )
 
 
-def check_possible(path: str) -> None:
-    """Refuse what no file can be called: NUL, and half of a character."""
+def check_possible(path: object) -> str:
+    """Return a path, and refuse what no file can be called: no text, NUL, and half of a character."""
+    if not isinstance(path, str):
+        raise InvalidIdentifier(
+            f"a path must be text, not {type(path).__name__}: {path!a:.200}. Nothing was changed"
+        )
     try:
         possible = b"\0" not in path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -254,13 +258,14 @@ def check_possible(path: str) -> None:
         raise InvalidIdentifier(
             f"a path cannot contain NUL or a lone surrogate: {path!a:.200}. Nothing was changed"
         )
+    return path
 
 
 def listed(paths: Iterable[_P]) -> Iterable[_P]:
     """Return paths, of which there is a list: the letters of a single one would be taken for paths."""
-    if isinstance(paths, (str, bytes, PathLike)):
+    if isinstance(paths, (str, bytes, PathLike)) or not isinstance(paths, Iterable):
         raise InvalidIdentifier(
-            f"a list of paths is needed, not one path: {paths!a:.200}. Nothing was changed"
+            f"a list of paths is needed, not {paths!a:.200}. Nothing was changed"
         )
     return paths
 

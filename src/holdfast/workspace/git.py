@@ -448,8 +448,7 @@ class Workspace:
 
         Relative paths count from the project's top directory.
         """
-        text = os.fspath(path)
-        check_possible(text)
+        text = check_possible(os.fspath(path) if isinstance(path, os.PathLike) else path)
         joined = os.path.normpath(os.path.join(self.root, text))
         # Either of the two may have been reached through a link; a link itself is not followed.
         folder, name = os.path.split(joined)
