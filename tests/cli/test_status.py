@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import SessionManager
 from holdfast.autosave.fallback import Entry, FallbackLog
+from holdfast.errors import InvalidFilter
 from holdfast.sessions import Session
 from holdfast.sessions.status import read_status
 from holdfast.stores.sqlite import SqliteStore
@@ -238,6 +239,12 @@ def test_a_database_that_opens_and_cannot_be_read_is_said_with_what_the_file_kno
     assert answer.code == 6
     assert "failed    session session-1" in answer.out
     assert cli("status", "--json").error["code"] == "not_a_database"
+
+
+@pytest.mark.parametrize("limit", [-1, "x", True], ids=repr)
+def test_a_limit_that_is_none_is_refused(cli: CommandLine, limit: Any) -> None:
+    with pytest.raises(InvalidFilter, match="limit"):
+        read_status(lambda: SessionManager.open(), project_dir=cli.project, limit=limit)
 
 
 def test_a_session_that_is_erased_meanwhile_is_no_error(

@@ -23,6 +23,7 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, LogRecord, Session
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.manager import SessionManager
 from holdfast.stores.base import first
+from holdfast.stores.checks import check_limit
 from holdfast.stores.readable import list_readable_checkpoints, read_sessions
 
 
@@ -122,6 +123,7 @@ def read_status(
 
     Changes nothing. A database that cannot be opened, or read, is part of the answer.
     """
+    limit = check_limit(limit)
     root = find_project_root(project_dir)
     log = FallbackLog(root)
     noted = _latest(log.entries())
