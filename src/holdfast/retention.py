@@ -74,8 +74,12 @@ class Policy:
             raise InvalidFilter(f"keep must be a whole number above 0: {keep!r:.80}")
         if max_age is not None and not isinstance(max_age, timedelta):
             raise InvalidFilter(f"max_age must be a timedelta, not {type(max_age).__name__}")
-        if max_bytes is not None and type(max_bytes) is not int:
-            raise InvalidFilter(f"max_bytes must be a whole number: {max_bytes!r:.80}")
+        if max_age is not None and max_age < timedelta(0):
+            raise InvalidFilter(f"max_age must not be negative: {max_age}")
+        if max_bytes is not None and (type(max_bytes) is not int or max_bytes < 0):
+            raise InvalidFilter(
+                f"max_bytes must be a whole number, not negative: {max_bytes!r:.80}"
+            )
         rules = {**self.rules, "step": Rule(keep=keep)} if keep is not None else self.rules
         return Policy(
             rules,

@@ -460,15 +460,26 @@ def test_what_is_no_text_names_no_checkpoint(manager: SessionManager, session: S
 
 
 @pytest.mark.parametrize(
-    "bounds", [{"keep": "3"}, {"keep": 0}, {"max_age": 7}, {"max_bytes": "1 GB"}], ids=repr
+    "bounds",
+    [
+        {"keep": "3"},
+        {"keep": 0},
+        {"keep": -1},
+        {"max_age": 7},
+        {"max_age": timedelta(days=-7)},
+        {"max_bytes": "1 GB"},
+        {"max_bytes": -1},
+    ],
+    ids=repr,
 )
 def test_bounds_that_mean_nothing_prune_nothing(
     manager: SessionManager, session: Session, bounds: dict[str, Any]
 ) -> None:
-    saved = session.save_checkpoint("n", state={"n": 1})
+    for number in range(2):
+        session.save_checkpoint(f"n{number}", state={"n": number}, retention_class="automatic")
     with pytest.raises(InvalidFilter, match=next(iter(bounds))):
         manager.prune(**bounds)
-    assert session.list_checkpoints() == [saved]
+    assert [one.name for one in session.list_checkpoints()] == ["n1", "n0"]
 
 
 def test_a_failure_is_an_exception(session: Session) -> None:
@@ -539,10 +550,11 @@ def test_a_dataclass_is_a_state_too(session: Session) -> None:
     assert session.save_checkpoint("n", state=plan).state == {"steps": ["a"]}
 
 
-@pytest.mark.parametrize("span", [timedelta.max, 5])
+@pytest.mark.parametrize("span", [timedelta.max, 5, timedelta(0), timedelta(seconds=-5)])
 def test_an_impossible_expiry_is_refused(session: Session, span: Any) -> None:
     with pytest.raises(InputError, match="expires_in"):
         session.save_checkpoint("n", state={}, expires_in=span)
+    assert session.list_checkpoints() == []
 
 
 def test_a_task_completed_by_an_enum_is_carried_too(session: Session) -> None:

@@ -299,11 +299,13 @@ def _expiry(now: datetime, expires_in: timedelta | None) -> datetime | None:
     if expires_in is None:
         return None
     try:
-        return now + expires_in
+        expiry = now + expires_in
     except (OverflowError, TypeError):
-        raise InvalidFilter(
-            f"expires_in must be a timedelta within reach: {expires_in!r}"
-        ) from None
+        expiry = now
+    # What is gone at once would be acknowledged, and nobody could go on from it.
+    if expiry <= now:
+        raise InvalidFilter(f"expires_in must be a timedelta above 0 within reach: {expires_in!r}")
+    return expiry
 
 
 def _retention_class(checkpoint_type: str | None, retention_class: str | None) -> RetentionClass:

@@ -13,7 +13,6 @@ from typing import Final
 
 from holdfast.errors import (
     IntegrityError,
-    InvalidFilter,
     SnapshotCorrupt,
     WorkspaceError,
     WorkspaceRefused,
@@ -123,9 +122,6 @@ def prune(
     max_bytes: int | None,
 ) -> list[Decision]:
     """Apply retention rules to every session; see `SessionManager.prune`."""
-    for value, what in ((keep, "keep"), (max_bytes, "max_bytes")):
-        if value is not None and (type(value) is not int or value < 0):
-            raise InvalidFilter(f"{what} must be a whole number, not negative: {value!r}")
     policy = policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
     # What cannot be read is decided about by nobody: it stays.
     expired = _list_expired(store)
