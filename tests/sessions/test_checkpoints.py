@@ -482,6 +482,32 @@ def test_bounds_that_mean_nothing_prune_nothing(
     assert [one.name for one in session.list_checkpoints()] == ["n1", "n0"]
 
 
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("broken"), "broken"),
+        (ValueError(), "ValueError"),
+        ("broken", "broken"),
+        (ValueError("half \udcff"), "half \\udcff"),
+        (ValueError("a\0b"), "a\\0b"),
+        ("a\0b", "a\\0b"),
+        (Unreadable(), "(its message cannot be read)"),
+    ],
+    ids=ascii,
+)
+def test_a_session_fails_with_whatever_error(
+    session: Session, error: BaseException | str, said: str
+) -> None:
+    session.fail(error)
+    assert session.status == "failed"
+    assert [line.message for line in session.logs(level="error")] == [said]
+
+
 def test_a_failure_is_an_exception(session: Session) -> None:
     with pytest.raises(InvalidFilter, match="exception"):
         session.record_failure("boom")  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ def test_pausing_saves_what_was_last_saved_or_loaded(manager: SessionManager) ->
     assert session.pause("lunch").state == {"n": 1}
 
 
-def test_only_an_active_session_is_paused_and_only_until_a_known_moment(
+def test_only_an_active_session_is_paused_for_a_reason_and_until_a_moment_that_can_be_stored(
     manager: SessionManager,
 ) -> None:
     session = manager.create_session("a")
@@ -78,6 +78,10 @@ def test_only_an_active_session_is_paused_and_only_until_a_known_moment(
     ):
         with pytest.raises(InvalidIdentifier, match="until"):
             session.pause(until=until)  # type: ignore[arg-type]
+    for reason in ("a\0b", "\ud800", 5):
+        with pytest.raises(InvalidIdentifier, match="pause reason"):
+            session.pause(reason)  # type: ignore[arg-type]
+    assert session.list_checkpoints() == []
     session.complete()
     with pytest.raises(IllegalTransition):
         session.pause()

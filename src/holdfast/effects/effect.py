@@ -135,7 +135,7 @@ def _last(parts: list[str]) -> str:
     return "".join(reversed(kept))
 
 
-def error_message(error: BaseException) -> str:
+def error_message(error: BaseException | str) -> str:
     """Return the message of an error as it can be stored."""
     try:
         return _storable(str(error))

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.autosave import INTERVAL, Autosave, Clock
 from holdfast.brief import Brief
-from holdfast.effects import error_document
+from holdfast.effects import error_document, error_message
 from holdfast.errors import (
     AlreadyResumed,
     CheckpointProtected,
@@ -44,7 +44,7 @@ from holdfast.sessions.stepping import SteppingSession
 from holdfast.sessions.upkeep import why_protected
 from holdfast.stores.base import Store, first
 from holdfast.stores.chain import breaks
-from holdfast.stores.checks import as_utc
+from holdfast.stores.checks import as_utc, check_free_text
 
 
 class Session(SteppingSession):
@@ -398,6 +398,7 @@ class Session(SteppingSession):
         """
         if until is not None:
             as_utc(until, "until")
+        check_free_text(reason, "pause reason")
         self._check_move_to("paused")
         if state is None:
             self._flush()
@@ -423,7 +424,7 @@ class Session(SteppingSession):
         """Mark the work as failed; it can be resumed later."""
         self._move_to("failed")
         if error is not None:
-            self.log("error", str(error) or type(error).__name__)
+            self.log("error", error_message(error) or type(error).__name__)
 
     # Inside ------------------------------------------------------------------------------
 
