@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import pytest
@@ -29,6 +31,7 @@ from holdfast.errors import (
     BudgetExceeded,
     InvalidArguments,
     InvalidDecision,
+    InvalidState,
     NothingToResume,
     NotResumable,
     SnapshotNotSaved,
@@ -923,6 +926,11 @@ def test_what_is_no_reply_interrupts_the_run(traces: Traces) -> None:
         Reply(tool_calls=["look_up"]),  # type: ignore[list-item]
         Reply(tool_calls=ToolCall("c", "look_up")),  # type: ignore[arg-type]
         Reply(usage={"input_tokens": 1}),  # type: ignore[arg-type]
+        Reply(usage=Usage(input_tokens=None)),  # type: ignore[arg-type]
+        Reply(usage=Usage(input_tokens="5")),  # type: ignore[arg-type]
+        Reply(usage=Usage(output_tokens=-5)),
+        Reply(usage=Usage(cost=Decimal("0.1"))),  # type: ignore[arg-type]
+        Reply(usage=Usage(cost=math.nan)),
     ]
 
     for reply in replies:
@@ -955,12 +963,28 @@ def greet(name: str = "you") -> str:
         {"tools": [greet, greet]},
         {"tools": ["no function"]},
         {"default_thread_id": ""},
+        {"tools": 5},
+        {"migrations": 5},
+        {"budget": 5},
+        {"budget": {"tokens": 5}},
+        {"budget": Budget(tokens="5")},  # type: ignore[arg-type]
+        {"budget": Budget(tokens=True)},
+        {"budget": Budget(cost=math.nan)},
+        {"budget": Budget(model_calls=-1)},
     ],
 )
 def test_an_agent_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
     given: dict[str, Any] = {"model": ScriptedModel(), "checkpointer": MemoryCheckpointer()}
     with pytest.raises(ValueError, match=r"\w+"):
         Agent(**given | options)
+
+
+@pytest.mark.parametrize("messages", [["hello"], [5], 5, None, "abc", {"role": "user"}], ids=repr)
+def test_what_are_no_messages_is_refused_before_a_run(traces: Traces, messages: Any) -> None:
+    checkpointer = MemoryCheckpointer()
+    with pytest.raises(InvalidState, match="messages are a list of dicts"):
+        run(shop_agent(checkpointer, traces).run("Please", messages=messages))
+    assert run(checkpointer.list("support-42")) == []
 
 
 def test_tools_may_be_plain_functions(traces: Traces) -> None:

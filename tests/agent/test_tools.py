@@ -145,11 +145,48 @@ def test_the_rules_of_a_schema_hold(name: str, good: list[Any], bad: list[Any]) 
         {"type": "object", "properties": {"a": {"pattern": "("}}},
         {"type": "object", "properties": {"a": {"type": "text"}}},
         {"type": "object", "properties": [1]},
+        {"type": "object", "properties": {"a": {"minimum": "5"}}},
+        {"type": "object", "properties": {"a": {"exclusiveMaximum": True}}},
+        {"type": "object", "properties": {"a": {"maxLength": "3"}}},
+        {"type": "object", "properties": {"a": {"minItems": 1.5}}},
+        {"type": "object", "properties": {"a": {"enum": 5}}},
+        {"type": "object", "required": "a"},
+        {"type": "object", "required": [1]},
+        {
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"$ref": "#/$defs/a"}},
+        },
+        {
+            "type": "object",
+            "properties": {"a": {"items": {"$ref": "#/$defs/a"}}},
+            "$defs": {
+                "a": {"anyOf": [True, {"allOf": [{"$ref": "#/$defs/b"}]}]},
+                "b": {"oneOf": [{"$ref": "#/$defs/a"}]},
+            },
+        },
     ],
 )
 def test_a_schema_that_cannot_be_checked_is_refused(parameters: Any) -> None:
     with pytest.raises(InvalidConfiguration):
         Tool(everything, parameters=parameters)
+
+
+def test_a_schema_may_hold_itself_where_a_value_ends() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"left": {"$ref": "#/$defs/tree"}},
+        "$defs": {
+            "tree": {
+                "anyOf": [{"type": "null"}, {"type": "object"}],
+                "properties": {"left": {"$ref": "#/$defs/tree"}},
+            }
+        },
+    }
+    check_schema(tree, "t")
+    check_arguments({"left": {"left": {"left": None}}}, tree, "t")
+    with pytest.raises(InvalidArguments, match="left"):
+        check_arguments({"left": {"left": 1}}, tree, "t")
 
 
 def bare(a: List, b: Dict, c: List[int]) -> None: ...  # type: ignore[type-arg]  # noqa: UP006
@@ -234,6 +271,10 @@ def test_a_schema_of_ones_own_and_the_signature_both_count() -> None:
     assert Tool(all_of_them).fits({"x": 1, "y": "anything"})
     with pytest.raises(InvalidConfiguration, match="has no name"):
         Tool(Unnamed())
+    with pytest.raises(InvalidConfiguration, match="has no name"):
+        Tool(takes, name=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfiguration, match="does not tell what it takes"):
+        Tool(min, parameters=loose)
 
 
 class Unnamed:

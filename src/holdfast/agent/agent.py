@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 from holdfast.agent.approvals import admit, apply_decisions, ask, load, tool_for
@@ -12,12 +13,13 @@ from holdfast.agent.run import Equipment, Run
 from holdfast.agent.saving import Checkpointer, SaveOn, Strategy, Trail, Trigger, require_free
 from holdfast.agent.snapshot import Migration, RunState
 from holdfast.agent.tools import Tool, tools_by_name
-from holdfast.agent.values import stored_form
+from holdfast.agent.values import is_amount, stored_form
 from holdfast.agent.worker import is_at_work
 from holdfast.errors import (
     AgentSuspended,
     AlreadyResumed,
     InvalidConfiguration,
+    InvalidState,
     NothingToResume,
 )
 from holdfast.ids import check_session_id, new_id
@@ -61,8 +63,10 @@ class Agent:
         if default_thread_id is not None:
             check_session_id(default_thread_id)
         self._default_thread_id = default_thread_id
-        self._budget = budget
+        self._budget = _checked_budget(budget)
         self._version = version
+        if not isinstance(migrations, Mapping | None):
+            raise InvalidConfiguration(f"migrations are a dict by version, not {migrations!r:.80}")
         self._migrations = dict(migrations or {})
         self._tools = tools_by_name(tools)
         self._equipment = Equipment(model, self._tools, Strategy(save_on, trigger))
@@ -79,7 +83,8 @@ class Agent:
 
         Every call is a run of its own, stored in the thread given, in the agent's default one, or
         in a new one. Raises `AgentSuspended` when calls wait for approval, `BudgetExceeded`,
-        `SnapshotNotSaved`, and whatever the model raises; the run can be resumed then.
+        `SnapshotNotSaved`, and whatever the model raises; the run can be resumed then. Before it
+        begins, `InvalidState` for messages that are no dicts.
 
         Raises `ThreadOccupied` while another run waits for people in the thread. ``abandon=True``
         leaves that one behind: nobody finds it by its thread any more, only by its checkpoint's id,
@@ -87,7 +92,7 @@ class Agent:
         one stops at its next step with `SnapshotNotSaved`.
         """
         thread_id = self._thread(thread_id) or new_id()
-        prompted = [*messages, {"role": "user", "content": prompt}]
+        prompted = [*_checked_messages(messages), {"role": "user", "content": prompt}]
         state = RunState(
             run_id=new_id(),
             agent_version=self._version,
@@ -208,6 +213,24 @@ class Agent:
                 tool_for(call, self._tools)  # nobody is asked in vain, and the model is told
         if approver is not None:
             await ask(state, approver, self._tools)
+
+
+def _checked_budget(budget: Budget | None) -> Budget | None:
+    if budget is None:
+        return None
+    if not isinstance(budget, Budget):
+        raise InvalidConfiguration(f"a budget is a Budget, not {budget!r:.80}")
+    if not all(cap is None or is_amount(cap) for cap in astuple(budget)):
+        raise InvalidConfiguration(f"a cap is a number that is not negative, or None: {budget}")
+    return budget
+
+
+def _checked_messages(messages: object) -> list[Any]:
+    """Return what was said before; nobody could resume a run whose messages are none."""
+    said = list(messages) if isinstance(messages, Iterable) else [messages]
+    if wrong := [one for one in said if not isinstance(one, Mapping)]:
+        raise InvalidState(f"messages are a list of dicts, and {wrong[0]!r:.80} is none")
+    return said
 
 
 def _require_nobody_at_work(thread_id: str, state: RunState) -> None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 import orjson
@@ -22,7 +22,7 @@ from holdfast.agent.messages import Message, Model, Reply, RunResult, ToolCall, 
 from holdfast.agent.saving import Kind, Step, Strategy, Trail, logger
 from holdfast.agent.snapshot import Call, RunState
 from holdfast.agent.tools import Tool
-from holdfast.agent.values import error_text, stored_form
+from holdfast.agent.values import error_text, is_amount, stored_form
 from holdfast.agent.worker import at_work, this_worker
 from holdfast.errors import (
     AgentSuspended,
@@ -131,6 +131,8 @@ class Run:
             raise InvalidReply(f"the model returned {reply!r:.120}, not a Reply with a text")
         if not isinstance(reply.usage, Usage | None):
             raise InvalidReply(f"the model's usage is {reply.usage!r:.120}, not a Usage")
+        if reply.usage is not None and not all(map(is_amount, astuple(reply.usage))):
+            raise InvalidReply(f"the model's usage holds what is no amount: {reply.usage!r:.200}")
         if not isinstance(reply.tool_calls, Iterable | None):
             raise InvalidReply(
                 f"the model asked for {reply.tool_calls!r:.120}, no list of ToolCalls"

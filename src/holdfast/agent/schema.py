@@ -66,8 +66,10 @@ def check_schema(schema: object, tool: str) -> None:
                     f"the parameters of the tool {tool!r} use the keyword {keyword!r}, which is not "
                     f"supported: it would not be checked"
                 )
+            if keyword in _VALUES and not _VALUES[keyword](inner):
+                raise TypeError(f"{keyword} cannot be {inner!r:.80}")
             if keyword == "$ref":
-                _resolved(inner, schema)
+                _check_end(inner, schema, ())
             elif keyword == "pattern":
                 re.compile(inner)
             elif keyword == "type":
@@ -158,6 +160,21 @@ def _keywords(schema: Any, root: Schema) -> Iterator[tuple[str, Any]]:
             inner = []
         for one in inner:
             yield from _keywords(one, root)
+
+
+def _check_end(ref: str, root: Schema, above: tuple[str, ...]) -> None:
+    """Refuse a reference that leads back to itself, where a value would be compared without an end."""
+    if ref in above:
+        raise KeyError(f"$ref leads back to itself: {ref}")
+    same = [_resolved(ref, root)]
+    while same:
+        schema = same.pop()
+        if isinstance(schema, bool):
+            continue
+        if "$ref" in schema:
+            _check_end(schema["$ref"], root, (*above, ref))
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            same += schema.get(keyword, ())
 
 
 def _problems(value: object, schema: Any, root: Schema, path: str) -> Iterator[str]:
@@ -283,6 +300,27 @@ def _resolved(ref: str, root: Schema) -> Any:
     return root["$defs"][found[1]]
 
 
+def _is_count(value: object) -> bool:
+    return type(value) is int
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+
+
+# What the values of keywords have to be, where nothing else looks at them before a call does.
+_VALUES: Final[Mapping[str, Callable[[object], bool]]] = {
+    "enum": lambda value: isinstance(value, list | tuple),
+    "exclusiveMaximum": _is_number,
+    "exclusiveMinimum": _is_number,
+    "maxItems": _is_count,
+    "maxLength": _is_count,
+    "maximum": _is_number,
+    "minItems": _is_count,
+    "minLength": _is_count,
+    "minimum": _is_number,
+    "required": _are_names,
+}
 _RULES: Final[Mapping[str, Rule]] = {
     "$ref": _ref,
     "additionalProperties": _additional,

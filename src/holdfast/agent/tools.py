@@ -48,12 +48,18 @@ class Tool:
             raise InvalidConfiguration(f"a tool is a function, not {function!r}")
         self.function = function
         self.name = name or str(getattr(function, "__name__", ""))
-        if not self.name:
-            raise InvalidConfiguration(f"{function!r} has no name: give the tool one")
+        if not self.name or not isinstance(self.name, str):
+            raise InvalidConfiguration(f"{function!r} has no name that is text: give the tool one")
         self.idempotent = idempotent
         self._needs_approval = needs_approval
         schema = schema_of(function, self.name) if parameters is None else deepcopy(parameters)
         check_schema(schema, self.name)
+        try:
+            self._signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise InvalidConfiguration(
+                f"the tool {self.name!r} does not tell what it takes ({error}): wrap it in a function"
+            ) from None
         about = inspect.getdoc(unbound(function)) if description is None else description
         self.spec = ToolSpec(self.name, (about or "").strip(), schema)
 
@@ -61,7 +67,7 @@ class Tool:
         """Raise `InvalidArguments` unless the tool can be called with these."""
         check_arguments(arguments, self.spec.parameters, self.name)
         try:
-            inspect.signature(self.function).bind(**arguments)  # type: ignore[arg-type]
+            self._signature.bind(**arguments)  # type: ignore[arg-type]
         except TypeError as error:
             raise InvalidArguments(f"arguments of the tool {self.name!r}: {error}") from None
 
@@ -130,6 +136,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def tools_by_name(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     """Return tools by name; a plain function becomes one. Raises `InvalidConfiguration`."""
+    if not isinstance(tools, Iterable):
+        raise InvalidConfiguration(f"tools are a list of functions, not {tools!r:.80}")
     found: dict[str, Tool] = {}
     for one in tools:
         made = one if isinstance(one, Tool) else Tool(one)

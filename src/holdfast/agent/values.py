@@ -13,6 +13,11 @@ def stored_form(value: Any, what: str) -> Any:
     return load_document(dump_document({"value": value}, what))["value"]
 
 
+def is_amount(value: object) -> bool:
+    """Tell whether a value can be added up and compared with a cap; NaN would be below every cap."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
 def error_text(error: BaseException) -> str:
     """Return what a snapshot and a model are told of an error, whatever is in its message."""
     return f"{type(error).__name__}: {error_message(error)}"
