@@ -278,6 +278,10 @@ class AsyncSession(AsyncClosing):
             files=files,
         )
 
+    async def go_on_from(self, reference: str) -> RollbackReport | None:
+        """See `Session.go_on_from`."""
+        return await self._run(self._session.go_on_from, reference)
+
     async def undo(self, *, dry_run: bool = False) -> RollbackReport:
         """See `Session.undo`."""
         return await self._run(self._session.undo, dry_run=dry_run)

@@ -102,3 +102,35 @@ def test_nothing_is_changed_when_a_program_holds_the_session(cli: CommandLine) -
             assert (refused.code, refused.error["code"]) == (4, "checkpoint_busy")
         assert manager.get_session("held").status == "active"
         assert cli.json("pause", "held", "--take-over")["session"]["status"] == "paused"
+
+
+def test_a_checkpoint_to_go_on_from_stays_the_one_until_that_is_taken_back(
+    cli: CommandLine,
+) -> None:
+    session_id = cli.save("one", {"n": 1})["session_id"]
+    cli.save("two", {"n": 2})
+    said = cli.ok("resume", session_id, "--checkpoint", "one").splitlines()
+    assert said[1].split()[:2] == ["from", "one"]
+    assert said[-1] == f"to take it back: holdfast undo --session {session_id}"
+    with SessionManager.open(project_dir=cli.project, workspace=False) as manager:
+        assert manager.resume_session(session_id).state == {"n": 1}
+    saved = cli.json("save", "three")["checkpoint"]
+    assert cli.json("show", saved["id"])["checkpoint"]["state"] == {"n": 1}
+    cli.ok("undo", "--yes", "--session", session_id)
+    with SessionManager.open(project_dir=cli.project, workspace=False) as manager:
+        assert manager.get_session(session_id).state == {"n": 2}
+
+
+def test_nothing_goes_back_where_resuming_goes_on_from_that_checkpoint_anyway(
+    cli: CommandLine,
+) -> None:
+    cli.save("one", {"n": 1})
+    cli.save("two", {"n": 2})
+    before = cli.json("log")["checkpoints"]
+    assert "undo" not in cli.ok("resume", "--checkpoint", "two")
+    assert cli.json("log")["checkpoints"][0]["id"] == before[0]["id"]
+    cli.ok("resume", "--checkpoint", "one")
+    landed = cli.json("log")["checkpoints"]
+    assert len(landed) == len(before) + 2
+    assert "undo" not in cli.ok("resume", "--checkpoint", "one")
+    assert cli.json("log")["checkpoints"][0]["id"] == landed[0]["id"]

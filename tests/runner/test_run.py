@@ -320,6 +320,21 @@ def test_what_was_saved_by_hand_is_kept_over_every_start(project: Path) -> None:
             assert (last.state["mine"], last.state["exit_code"]) == (42, 3)
 
 
+def test_a_program_is_started_again_from_the_checkpoint_named_for_good(project: Path) -> None:
+    with working(project, 3) as wrapper:
+        for number in (1, 2):
+            state = project.parent / f"{number}.json"
+            state.write_text(json.dumps({"mine": number}))
+            saved = holdfast(project, "save", f"by-hand-{number}", "--state", str(state))
+            assert saved.returncode == 0
+        assert let_end(project, wrapper) == (3, "")
+    assert holdfast(project, "resume", "--checkpoint", "by-hand-1").returncode == 3
+    assert holdfast(project, "resume").returncode == 3
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert manager.get_session(record.id).state["mine"] == 1
+
+
 def test_the_session_of_a_killed_wrapper_is_free_and_its_program_is_not_started_twice(
     project: Path,
 ) -> None:

@@ -66,6 +66,14 @@ def is_landing(record: CheckpointRecord) -> bool:
     return facts is not None and facts["phase"] == "landed"
 
 
+def landed_on(record: CheckpointRecord) -> str | None:
+    """Return the checkpoint whose state a rollback has brought back and stored here, if it has."""
+    facts = facts_of(record)
+    if facts is None or facts["phase"] != "landed" or not facts["state"]:
+        return None
+    return str(facts["target"])
+
+
 def facts_of(record: CheckpointRecord) -> dict[str, Any] | None:
     """Return what a rollback noted. Metadata is anybody's: what none can have noted is no rollback's."""
     facts = (record.metadata or {}).get(ROLLBACK)

@@ -39,7 +39,7 @@ from holdfast.sessions.guarded import end_guard, keep_for_guard
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import RollbackReport, Rollbacks, left_alone_notes
-from holdfast.sessions.rollback_request import Request
+from holdfast.sessions.rollback_request import Request, landed_on
 from holdfast.sessions.stepping import SteppingSession
 from holdfast.sessions.upkeep import why_protected
 from holdfast.stores.base import Store, first
@@ -269,6 +269,22 @@ class Session(SteppingSession):
             dry_run=dry_run,
         )
         return self._logged(self._rollbacks.roll_back(record, request), "rolled back to")
+
+    def go_on_from(self, reference: str) -> RollbackReport | None:
+        """Make a checkpoint the one to go on from for good, here and for whoever resumes the session later.
+
+        The state goes back to it by a rollback, which `undo` takes back; files stay as they are. None where
+        resuming goes on from it anyway.
+        """
+        record = get_checkpoint_record(self._store, self.id, reference)
+        latest = self._find_latest(resumable=True)
+        if latest is not None and record.id in (latest.id, landed_on(latest.record)):
+            return None
+        with self._lock:
+            # It goes back from the session's latest state, whichever this object has taken up.
+            self._head = None
+            self._fresh = True
+        return self.rollback(record.id, files=False)
 
     def _relative(self, paths: Sequence[str] | None) -> list[str] | None:
         """Return paths as snapshots name them, which an undo finds again wherever the project is."""

@@ -14,6 +14,7 @@ from holdfast.cli.options import (
     unfinished_session,
 )
 from holdfast.cli.output import answer, columns, one_line, plural, print_line, when
+from holdfast.cli.rolling import undo_command
 from holdfast.config import load_config
 from holdfast.errors import CheckpointNotFound, InvalidConfiguration
 from holdfast.sessions import Checkpoint, Session
@@ -25,7 +26,7 @@ from holdfast.sessions import Checkpoint, Session
     "--checkpoint",
     "-c",
     metavar="CHECKPOINT",
-    help="Go on from this one.",
+    help="Go on from this one, for good: files stay, and `undo` takes it back.",
     shell_complete=checkpoint_names,
 )
 @click.option(
@@ -77,6 +78,9 @@ def command(
     HOLDFAST_BRIEF naming a file that tells where it was. Another one becomes active and is held for
     this command only: a program that calls resume_session goes on with it.
 
+    With --checkpoint that is what is gone on from for good, by whoever goes on: the state goes back to it, and
+    what came later stays in the log. Files stay as they are; `holdfast rollback` brings those of the checkpoint.
+
     A session may come from somebody else, in a bundle or with a cloned project. A command that you did not
     record on this machine is shown and not started, unless you say --trust.
 
@@ -108,6 +112,9 @@ def command(
             if common.json:
                 answer({"run": {"session_id": outcome.session_id, "exit_code": outcome.exit_code}})
             end_like(outcome)
+        undone_by = None
+        if checkpoint is not None and resumed.go_on_from(checkpoint) is not None:
+            undone_by = undo_command(resumed.id)
         resumed.close(release=True)
     seconds = None if paused_for is None else paused_for.total_seconds()
     if common.json:
@@ -130,6 +137,8 @@ def command(
     for task in tasks:
         if task not in done:
             print_line(("  next  ", "dim"), one_line(str(task.get("title") or task["id"])))
+    if undone_by is not None:
+        print_line("to take it back: ", (undone_by, "cyan"))
 
 
 def _start_due(common: Common, limit: int, within: float, *, trusted: bool) -> None:
