@@ -254,6 +254,15 @@ def test_a_pause_while_a_program_works_stays_a_pause(project: Path, exit_code: i
         assert manager.resume_session(record.id).status == "active"
 
 
+def test_a_program_that_completes_its_session_is_told_of_no_failure(project: Path) -> None:
+    completes = [sys.executable, "-m", "holdfast", "complete"]
+    done = holdfast(project, "run", "--", *completes)
+    assert (done.returncode, done.stderr) == (0, "")
+    with SessionManager.open(project_dir=project) as manager:
+        [record] = manager.list_sessions()
+        assert record.status == "completed"
+
+
 @pytest.mark.parametrize("held", [True, False])
 def test_a_session_that_another_worker_has_resumed_is_left_to_it(project: Path, held: bool) -> None:
     with working(project, 3) as wrapper, SessionManager.open(project_dir=project) as manager:

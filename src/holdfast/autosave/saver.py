@@ -348,8 +348,7 @@ class Autosave(Generic[S]):
             return None
         try:
             state = self._state()
-            if threading.current_thread() is not self._thread:
-                # The block was left while the provider hung; what it says now comes too late.
+            if self._comes_too_late():
                 return None
             if not (always or self._owed is not None or self._target.differs(state)):
                 return None
@@ -362,6 +361,10 @@ class Autosave(Generic[S]):
         self._last_checkpoint = saved
         self._reports.worked()
         return saved
+
+    def _comes_too_late(self) -> bool:
+        """Tell whether the block was left, or somebody has ended the session, while the provider was asked."""
+        return self._target.is_final or threading.current_thread() is not self._thread
 
     def _state(self) -> Mapping[str, Any]:
         self._asking = True
