@@ -239,6 +239,21 @@ def test_a_turn_is_saved_with_its_prompt_and_what_was_done(
     assert only_session(manager).task_description == "Make it work"
 
 
+def test_the_first_request_is_the_task_before_there_is_another_checkpoint(
+    agent: Agent, manager: SessionManager
+) -> None:
+    agent.start()
+    agent("UserPromptSubmit", prompt="Make it work")
+    agent("UserPromptSubmit", prompt="Now faster")
+    record = only_session(manager)
+    assert record.task_description == "Make it work"
+    assert "Make it work" in manager.get_session(record.id).brief().text
+    agent("Stop", last_assistant_message="done")
+    saved = checkpoints(manager)[-1]
+    assert saved.metadata is not None
+    assert saved.metadata["hook"]["prompt"] == "Now faster"
+
+
 def test_turns_are_kept_when_automatic_checkpoints_are_trimmed(
     agent: Agent, manager: SessionManager
 ) -> None:

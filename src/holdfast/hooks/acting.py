@@ -19,7 +19,7 @@ from holdfast.hooks.agents import EDITS, READS
 from holdfast.hooks.briefing import brief_of
 from holdfast.hooks.desk import Desk
 from holdfast.hooks.events import Event, clean
-from holdfast.hooks.quick import AHEAD, line_of, prompt_of
+from holdfast.hooks.quick import AHEAD, ASKED, line_of, prompt_of
 from holdfast.hooks.saving import DID, SAVED, Saving
 from holdfast.hooks.starting import BEGUN_BY, Started, agent_process, end, open_session, start
 from holdfast.hooks.tools import Use, use_of
@@ -94,7 +94,7 @@ class _Acting:
         self.saved_ns: int | None = None
         self.keep: dict[str, Any] = {
             key: self.before[key]
-            for key in ("prompt", "turn", "compacted_at", SAVED, DID)
+            for key in ("prompt", "turn", "compacted_at", SAVED, DID, ASKED)
             if key in self.before
         }
         self.begun_by: str | None = None
@@ -110,8 +110,10 @@ class _Acting:
             return None
         if event.kind == events.BEFORE_TOOL:
             self.before_tool(session)
-        elif event.kind in (events.AFTER_TOOL, events.PROMPT):
-            self.note_down()
+        elif event.kind == events.PROMPT:
+            self.prompt(session)
+        elif event.kind == events.AFTER_TOOL:
+            self.after_tool()
         elif event.kind == events.SUBAGENT_START:
             self.subagent_starts(session)
         elif event.kind == events.SUBAGENT_STOP:
@@ -130,6 +132,7 @@ class _Acting:
 
     def start(self) -> str | None:
         self.desk.tidy()
+        self.keep.pop(ASKED, None)
         started: Started = start(self.manager, self.event, self.desk)
         self.begun_by = agent_process()
         source = clean(self.event.text("source"), 40)
@@ -150,11 +153,19 @@ class _Acting:
         if use.does != EDITS:
             self.desk.append(AHEAD)
 
-    def note_down(self) -> None:
+    def prompt(self, session: Session) -> None:
+        """Keep the first request as the task: the agent may be killed before there is a checkpoint."""
+        prompt = prompt_of(self.event)
+        if not self.before:
+            # It could not be put into the journal before there was a place for one.
+            self.desk.append({"prompt": prompt})
+        if session.task_description is None and prompt.strip():
+            session.describe_task(prompt)
+        self.keep[ASKED] = True
+
+    def after_tool(self) -> None:
         """Put into the journal what could not be put there before the session existed."""
-        if self.event.kind == events.PROMPT:
-            self.desk.append({"prompt": prompt_of(self.event)})
-        elif (line := line_of(self.event, use_of(self.event, self.settings.read_only))) is not None:
+        if (line := line_of(self.event, use_of(self.event, self.settings.read_only))) is not None:
             self.desk.append(line)
 
     def subagent_starts(self, session: Session) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PROMPT_CHARACTERS = 500
 # Not every shell command is reported when it has ended: that one begins is enough to look for changes.
 AHEAD = {"scan": True}
+# The key in a note that says that something was asked for since the session began.
+ASKED = "asked"
 # So long the word of a note is taken without a look into the database.
 _TRUSTED_NS = 600 * 1_000_000_000
 
@@ -30,7 +32,10 @@ def settled(event: Event, root: str) -> bool:
     """Tell whether nothing more has to be done for an event; write down what is to be remembered."""
     desk = Desk(root, event.agent, event.session_id)
     if event.kind == PROMPT:
-        return _noted(desk, {"prompt": prompt_of(_written_down(event, root))})
+        note = desk.read_note()
+        noted = _noted(desk, {"prompt": prompt_of(_written_down(event, root))})
+        # The first one since the session began may be its task, which the session itself has to know.
+        return noted and not (note.get("enabled") and not note.get(ASKED))
     if event.kind == AFTER_TOOL:
         event = _written_down(event, root)
         line = line_of(event, use_of(event, _read_only(desk.read_note())))
