@@ -14,12 +14,12 @@ TASKS = [
 @pytest.mark.row("S1-06", "S1-19")
 def test_a_session_is_paused_resumed_and_completed(cli: CommandLine) -> None:
     saved = cli.save("one", {"n": 1, "task_state": {"tasks": TASKS}}, "--task", "Port it")
-    paused = cli.json("pause", "-m", "lunch", "--until", "2020-01-01T12:30")
+    paused = cli.json("pause", "-m", "lunch", "--until", "2999-01-01T12:30")
     assert paused["session"]["status"] == "paused"
     assert paused["session"]["pause_reason"] == "lunch"
-    assert paused["session"]["paused_until"].startswith("2020-01-01T12:30")
+    assert paused["session"]["paused_until"].startswith("2999-01-01T12:30")
     assert paused["checkpoint"]["session_id"] == saved["session_id"]
-    lines = cli.ok("resume").splitlines()
+    lines = cli.ok("resume", saved["session_id"]).splitlines()
     assert lines[0].split() == ["resumed", saved["session_id"], "tester"]
     assert lines[1].split(maxsplit=1) == ["task", "Port it"]
     assert lines[2].startswith("paused")
@@ -134,3 +134,31 @@ def test_nothing_goes_back_where_resuming_goes_on_from_that_checkpoint_anyway(
     assert len(landed) == len(before) + 2
     assert "undo" not in cli.ok("resume", "--checkpoint", "one")
     assert cli.json("log")["checkpoints"][0]["id"] == landed[0]["id"]
+
+
+def test_a_time_that_is_over_is_none_to_pause_until(cli: CommandLine) -> None:
+    session_id = cli.save("one", {"n": 1})["session_id"]
+    refused = cli("pause", session_id, "--until", "2020-01-01")
+    assert refused.code == 2
+    assert "2020-01-01T00:00:00 is over: in UTC it is 2" in refused.err
+    assert cli.json("sessions")["sessions"][0]["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--within", "5"],
+        ["--limit", "3"],
+        ["--when-due", "--checkpoint", "one"],
+        ["--when-due", "--no-start"],
+        ["--when-due", "--take-over"],
+        ["a-session", "--when-due"],
+    ],
+)
+def test_what_goes_with_parked_sessions_only_is_refused_elsewhere(
+    cli: CommandLine, arguments: list[str]
+) -> None:
+    cli.save("one", {"n": 1})
+    refused = cli("resume", *arguments)
+    assert refused.code == 2
+    assert "--when-due" in refused.err

@@ -381,7 +381,9 @@ def test_the_session_of_a_killed_wrapper_is_resumed_at_once(project: Path) -> No
 def test_a_parked_session_whose_program_still_runs_is_not_due(project: Path) -> None:
     # Without saves meanwhile nobody holds the session after the pause.
     with working(project, interval="0") as wrapper:
-        assert holdfast(project, "pause", "--until", "2000-01-01").returncode == 0
+        with SessionManager.open(project_dir=project) as manager:
+            [record] = manager.list_sessions()
+            manager.hold_session(record.id).pause(until=utc_now() - timedelta(hours=1))
         due = holdfast(project, "resume", "--when-due", "--json")
         assert json.loads(due.stdout)["runs"] == []
         assert let_end(project, wrapper) == (0, "")

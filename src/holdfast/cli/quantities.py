@@ -1,12 +1,14 @@
-"""Amounts as people type them: ``30d``, ``500MB``, ``key=value``. Callbacks for click options."""
+"""Amounts and times as people type them: ``30d``, ``500MB``, ``key=value``. Callbacks for click options."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import click
+
+from holdfast.model import utc_now
 
 _AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([a-zA-Z]*)")
 _SPANS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -30,6 +32,18 @@ def age(ctx: click.Context, param: click.Parameter, value: str | None) -> timede
             f"{value!r} is not an age; write for example 30d (s, m, h, d or w)", ctx, param
         )
     return span
+
+
+def later(ctx: click.Context, param: click.Parameter, value: datetime | None) -> datetime | None:
+    """Return a time in UTC, which is yet to come."""
+    if value is None:
+        return None
+    moment, now = value.replace(tzinfo=UTC), utc_now()
+    if moment <= now:
+        raise click.BadParameter(
+            f"{moment:%Y-%m-%dT%H:%M:%S} is over: in UTC it is {now:%Y-%m-%dT%H:%M:%S} now", ctx, param
+        )
+    return moment
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

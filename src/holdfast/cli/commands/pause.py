@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 
 from holdfast.cli.options import Common, common_options, take_over_option, unfinished_session
 from holdfast.cli.output import answer, columns, one_line, print_line
+from holdfast.cli.quantities import later
 
 
 @click.command("pause", short_help="Pause a session: save it and say why.")
@@ -16,6 +17,7 @@ from holdfast.cli.output import answer, columns, one_line, print_line
 @click.option(
     "--until",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]),
+    callback=later,
     metavar="TIME",
     help="When work is to go on, in UTC: `resume` without a session leaves it alone before.",
 )
@@ -33,12 +35,12 @@ def command(
     \b
     Examples:
       holdfast pause -m "waits for approval"
-      holdfast pause 01a1dd1f --until 2026-02-01T08:00
+      holdfast pause 01a1dd1f --until 2030-02-01T08:00
     """
     with common.open() as manager:
         chosen = unfinished_session(manager, session, parked=True)
         held = manager.hold_session(chosen, take_over=take_over)
-        saved = held.pause(reason, until=None if until is None else until.replace(tzinfo=UTC))
+        saved = held.pause(reason, until=until)
         record = held.record
     if common.json:
         answer({"session": columns(record), "checkpoint": columns(saved)})

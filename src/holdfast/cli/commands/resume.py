@@ -42,19 +42,16 @@ from holdfast.sessions import Checkpoint, Session
 @click.option(
     "--when-due",
     is_flag=True,
-    help="Start parked sessions whose time has come, each once, rather than the one named.",
+    help="Start parked sessions whose time has come, each once.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="With --when-due: at most so many.",
+    help="With --when-due: at most so many; 1 by default.",
 )
 @click.option(
     "--within",
     type=click.FloatRange(min=0),
-    default=0.0,
     metavar="SECONDS",
     help="With --when-due: wait so long for the next one to be due.",
 )
@@ -67,8 +64,8 @@ def command(
     start: bool,
     trust: bool,
     when_due: bool,
-    limit: int,
-    within: float,
+    limit: int | None,
+    within: float | None,
     take_over: bool,
 ) -> None:
     """Make a session active, and start its program again.
@@ -94,8 +91,15 @@ def command(
       holdfast resume --when-due --within 3600 --limit 3
     """
     if when_due:
-        _start_due(common, limit, within, trusted=trust)
+        if session is not None or checkpoint is not None or take_over or not start:
+            raise click.UsageError(
+                "--when-due starts whatever is due: it goes with none of SESSION, --checkpoint, "
+                "--no-start and --take-over"
+            )
+        _start_due(common, limit or 1, within or 0.0, trusted=trust)
         return
+    if limit is not None or within is not None:
+        raise click.UsageError("--limit and --within go with --when-due")
     with common.open(owner=runner.owner()) as manager:
         chosen = manager.get_session(unfinished_session(manager, session))
         if start and not take_over:
