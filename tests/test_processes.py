@@ -81,3 +81,19 @@ def test_uptime_goes_forward_within_one_boot() -> None:
     first, second = uptime(), uptime()
     assert first.boot == second.boot != "-"
     assert first.seconds <= second.seconds
+
+
+def test_a_process_of_the_command_line_says_that_it_is_a_command() -> None:
+    program = (
+        "import sys; sys.argv[1:] = ['--version']\n"
+        "from holdfast.cli import main\n"
+        "from holdfast.processes import own_name, owner_name\n"
+        "try: main()\n"
+        "except SystemExit: print(own_name()); print(owner_name(own_name()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    _, owner, said = done.stdout.splitlines()
+    assert owner.startswith("command:process:")
+    assert said == f"process {owner.split(':')[4]} on {this_process().host}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
 from contextlib import suppress
 from datetime import timedelta
@@ -32,7 +33,15 @@ from holdfast.errors import (
 from holdfast.ids import check_text
 from holdfast.locks import new_lock
 from holdfast.model import LEASE_TTL, Lease, SessionRecord
-from holdfast.processes import is_gone, is_running, owner_name, process_in, this_process
+from holdfast.processes import (
+    COMMAND,
+    RUN,
+    is_gone,
+    is_running,
+    own_name,
+    owner_name,
+    process_in,
+)
 from holdfast.stores import Store
 from holdfast.stores.checks import check_lease_ttl
 
@@ -46,6 +55,9 @@ _OWNER_BYTES: Final = 512
 _BEATS_PER_LEASE: Final = 3
 # Somebody else may be faster each time; then it is that one whom the last refusal names.
 _ATTEMPTS: Final = 10
+# So long one command waits for another that has the session, and so often it looks.
+_PATIENCE: Final = 5.0
+_LOOK: Final = 0.05
 _STRIPES: Final = 64
 _EXIT_SECONDS: Final = 5.0
 
@@ -173,7 +185,7 @@ class Leases:
     @property
     def owner(self) -> str:
         """Who holds what is held here."""
-        return self._name if self._name is not None else str(this_process())
+        return self._name if self._name is not None else own_name()
 
     @property
     def ttl(self) -> timedelta:
@@ -186,13 +198,21 @@ class Leases:
         """Take or join a session's lease. Raises `CheckpointBusy` if a live holder has it.
 
         A holder that is dead is no obstacle. ``take_over`` takes the session from anybody, and
-        ``over_agents`` from owners that are agents.
+        ``over_agents`` from owners that are agents. Commands wait for each other, a few seconds at most.
         """
         owner = self.owner
         key = (self._store.identity, session_id, owner)
-        with _together.one(key):
-            lease, taken_from = self._take(session_id, owner, take_over, over_agents)
-            return self._keep(key, lease.token, taken_from)
+        end = time.monotonic() + (_PATIENCE if owner.startswith((COMMAND, RUN)) else 0)
+        while True:
+            try:
+                with _together.one(key):
+                    lease, taken_from = self._take(session_id, owner, take_over, over_agents)
+                    return self._keep(key, lease.token, taken_from)
+            except CheckpointBusy as busy:
+                command = busy.lease is not None and busy.lease.owner.startswith(COMMAND)
+                if not command or time.monotonic() >= end:
+                    raise
+            time.sleep(_LOOK)
 
     def _take(
         self, session_id: str, owner: str, take_over: bool, over_agents: bool

@@ -24,7 +24,13 @@ _STAT: Final = re.compile(rb".*\) (\S)(?: \S+){18} (\d+) ", re.DOTALL)
 RUN: Final = "agent:run:"
 """What stands before the process in the name of an owner that gives way to commands: a wrapper's."""
 
-_OWNER: Final = re.compile(f"(?:{RUN})?process:(.*):([^:]*):([0-9]{{1,18}}):([^:]*)", re.DOTALL)
+COMMAND: Final = "command:"
+"""What stands there in the name of an owner that holds a session for moments only: a command's."""
+
+_OWNER: Final = re.compile(
+    f"(?:{RUN}|{COMMAND})?process:(.*):([^:]*):([0-9]{{1,18}}):([^:]*)", re.DOTALL
+)
+_is_command = False
 # What stands between an agent and the programs that it starts.
 SHELLS: Final = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "holdfast"}
@@ -81,6 +87,17 @@ def this_process() -> Process:
 def process_at(pid: int) -> Process:
     """Return the process that has an id now."""
     return Process(socket.gethostname(), _place(), pid, started_at(pid) or _UNKNOWN)
+
+
+def be_command() -> None:
+    """Say for all of this process that it is a command, which gives back in moments what it holds."""
+    global _is_command
+    _is_command = True
+
+
+def own_name() -> str:
+    """Return the owner of what this process holds under no other name."""
+    return f"{COMMAND if _is_command else ''}{this_process()}"
 
 
 def ancestor(skip: Collection[str]) -> Process | None:

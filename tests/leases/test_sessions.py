@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import CheckpointConfig, SessionManager, SQLiteCheckpointSaver
+from holdfast import CheckpointConfig, SessionManager, SQLiteCheckpointSaver, leases
 from holdfast.errors import (
     AlreadyResumed,
     CheckpointBusy,
@@ -543,3 +544,39 @@ def test_what_was_closed_is_not_held_again(open_manager: Open) -> None:
         with pytest.raises(SessionNotHeld):
             session.rejoin()
     assert other.store.list_leases() == []
+
+
+@pytest.mark.parametrize("asks", ["command:", "agent:run:"])
+def test_a_command_waits_for_another_one(
+    open_manager: Open, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    other = this_process()._replace(host="elsewhere")
+    held = open_manager(f"command:{other}").create_session("a", session_id="s")
+    monkeypatch.setattr(time, "sleep", lambda _: held.close())
+    assert open_manager(f"{asks}{this_process()}").resume_session("s").is_held
+
+
+@pytest.mark.parametrize(
+    ("holds", "asks"),
+    [(None, "command"), ("agent:a:b", "command"), ("command", None), ("command", "agent:a:b")],
+)
+def test_nobody_else_waits_and_no_command_for_anybody_else(
+    open_manager: Open, monkeypatch: pytest.MonkeyPatch, holds: str | None, asks: str | None
+) -> None:
+    here, there = this_process(), this_process()._replace(host="elsewhere")
+    owners = {"command": f"command:{there}", None: f"worker:{here}"}
+    open_manager(owners.get(holds, holds)).create_session("a", session_id="s")
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waited"))
+    asking = open_manager(owners.get(asks, asks) if asks != "command" else f"command:{here}")
+    with pytest.raises(CheckpointBusy):
+        asking.resume_session("s")
+
+
+def test_a_command_is_not_waited_for_without_an_end(
+    open_manager: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = open_manager(f"command:{this_process()._replace(host='elsewhere')}")
+    held.create_session("a", session_id="s")
+    monkeypatch.setattr(leases, "_PATIENCE", 0.0)
+    with pytest.raises(CheckpointBusy):
+        open_manager(f"command:{this_process()}").hold_session("s")

@@ -30,7 +30,9 @@ def main() -> None:
         if code is not None:
             sys.exit(code)
     from holdfast.cli.group import holdfast
+    from holdfast.processes import be_command
 
+    be_command()
     holdfast()
 
 

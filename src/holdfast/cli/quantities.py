@@ -41,7 +41,9 @@ def later(ctx: click.Context, param: click.Parameter, value: datetime | None) ->
     moment, now = value.replace(tzinfo=UTC), utc_now()
     if moment <= now:
         raise click.BadParameter(
-            f"{moment:%Y-%m-%dT%H:%M:%S} is over: in UTC it is {now:%Y-%m-%dT%H:%M:%S} now", ctx, param
+            f"{moment:%Y-%m-%dT%H:%M:%S} is over: in UTC it is {now:%Y-%m-%dT%H:%M:%S} now",
+            ctx,
+            param,
         )
     return moment
 
