@@ -730,6 +730,10 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.get_checkpoint`; its state is read already."""
         return await self._run(lambda: _loaded(self._manager.get_checkpoint(checkpoint_id)))
 
+    async def sessions_with_checkpoint(self, name: str, *, limit: int = 3) -> list[str]:
+        """See `SessionManager.sessions_with_checkpoint`."""
+        return await self._run(self._manager.sessions_with_checkpoint, name, limit=limit)
+
     async def create_session(
         self,
         agent_type: str,

@@ -218,3 +218,30 @@ def test_without_git_the_state_is_saved_and_the_reason_is_said(cli: CommandLine)
     (saved,) = cli.json("log")["checkpoints"]
     assert saved["workspace_commit"] is None
     assert "Files       not captured: " in cli.ok("show")
+
+
+def test_where_other_commands_look_at_another_session_the_one_saved_to_is_named(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    older = manager.create_session("x", session_id="older")
+    older.save_checkpoint("first")
+    assert "--session" not in cli.ok("save", "second")
+    manager.create_session("x", session_id="newer").complete()
+    said = cli.ok("save", "third").splitlines()
+    assert said[1:3] == [
+        "in session older",
+        "show, diff and rollback look at session newer unless told: --session older",
+    ]
+    refused = cli("rollback", "third", "--dry-run")
+    assert refused.code == 3
+    assert "session newer has no checkpoint 'third'" in refused.err
+    assert "session older has one: add --session older" in refused.err
+    # Whoever names a session means that one, and what none has is in none.
+    assert "--session older" not in cli("show", "third", "--session", "newer").err
+    assert "--session" not in cli("show", "fourth").err
+
+
+@pytest.mark.parametrize(("command", "which"), [("save", "unfinished"), ("diff", "created")])
+def test_the_help_says_which_session_is_meant(cli: CommandLine, command: str, which: str) -> None:
+    help_of_session = cli.ok(command, "--help").partition("--session")[2].partition(" --")[0]
+    assert which in help_of_session

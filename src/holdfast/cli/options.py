@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.cli.output import PASCAL_CASE
+from holdfast.cli.output import PASCAL_CASE, one_line
 from holdfast.errors import (
     CheckpointNotFound,
     HoldfastError,
@@ -102,13 +102,27 @@ def common_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def session_option(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--session``."""
+    """Give a command that looks back ``--session``; see `chosen_session`."""
+    return _session_option("the most recently created one by default")(function)
+
+
+def unfinished_session_option(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that goes on with work ``--session``; see `unfinished_session`."""
+    return _session_option("the most recent unfinished one by default")(function)
+
+
+def _session_option(otherwise: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option(
         "--session",
         "-s",
         metavar="SESSION",
-        help="A session's id or its beginning; the most recently created one by default.",
-    )(function)
+        help=f"A session's id or its beginning; {otherwise}.",
+    )
+
+
+def naming(session_id: str) -> str:
+    """Return the option that names a session, with a space before it."""
+    return f" --session {shlex.quote(one_line(session_id))}"
 
 
 def take_over_option(function: Callable[..., None]) -> Callable[..., None]:
@@ -212,10 +226,16 @@ def chosen_checkpoint(
         return chosen.latest_checkpoint()
     try:
         return chosen.get_checkpoint(reference)
-    except CheckpointNotFound:
-        if session is not None or not is_label(reference):
+    except CheckpointNotFound as error:
+        if session is not None:
             raise
-        return manager.get_checkpoint(reference)
+        if is_label(reference):
+            return manager.get_checkpoint(reference)
+        others = manager.sessions_with_checkpoint(reference)
+        if not others:
+            raise
+        ways = " or ".join(f"session {one} has one: add{naming(one)}" for one in others)
+        raise CheckpointNotFound(f"{error} But {ways}") from error
 
 
 def chosen_checkpoint_or_file(

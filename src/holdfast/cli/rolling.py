@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -19,7 +18,13 @@ from holdfast.cli.changes import (
     print_state,
     rollback_document,
 )
-from holdfast.cli.options import Common, chosen_session, no_pager_option, take_over_option
+from holdfast.cli.options import (
+    Common,
+    chosen_session,
+    naming,
+    no_pager_option,
+    take_over_option,
+)
 from holdfast.cli.output import answer, one_line, print_line
 from holdfast.cli.paging import paged
 from holdfast.hooks.rewind import GoingOn
@@ -68,7 +73,7 @@ def asking_options(function: Callable[..., None]) -> Callable[..., None]:
 
 def undo_command(session: str | None, *, redo: bool = False) -> str:
     """Return the command that takes back what was done."""
-    named = f" --session {shlex.quote(one_line(session))}" if session is not None else ""
+    named = naming(session) if session is not None else ""
     return f"holdfast undo{' --redo' if redo else ''}{named}"
 
 

@@ -48,6 +48,18 @@ class StoredCheckpoints(ABC):
         """Look at a checkpoint of whatever session by its id or label, without restoring it."""
         return Checkpoint.of(get_record_anywhere(self._store, checkpoint_id), self._store)
 
+    def sessions_with_checkpoint(self, name: str, *, limit: int = 3) -> list[str]:
+        """Return the ids of this project's sessions that have a checkpoint of a name, the latest first."""
+        listed = list_readable_checkpoints(self._store, CheckpointQuery(name=name, namespace=""))
+        found = []
+        for session_id in dict.fromkeys(one.session_id for one in listed):
+            record = self._store.find_session(session_id)
+            if record is not None and record.project_dir in (None, self._around.place):
+                found.append(session_id)
+            if len(found) == limit:
+                break
+        return found
+
     def list_quarantined(self, session_id: str | None = None) -> list[Checkpoint]:
         """List checkpoints that failed verification and are not used, newest first.
 

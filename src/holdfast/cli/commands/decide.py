@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.options import Common, common_options, unfinished_session
+from holdfast.cli.options import (
+    Common,
+    common_options,
+    unfinished_session,
+    unfinished_session_option,
+)
 from holdfast.cli.output import answer, one_line, print_line
 from holdfast.sessions.briefing import DECISION, LEARNING, note_data
 
 
 @click.command("decide", short_help="Record a decision for whoever comes next.")
 @click.argument("text")
-@click.option(
-    "--session",
-    "-s",
-    metavar="SESSION",
-    help="A session's id or its beginning; the most recent unfinished one by default.",
-)
+@unfinished_session_option
 @click.option("--because", "rationale", metavar="TEXT", help="Why.")
 @click.option(
     "--instead-of",

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from holdfast.cli.options import Common, common_options
+from holdfast.cli.options import Common, common_options, unfinished_session_option
 from holdfast.cli.output import answer, one_line, print_line
 from holdfast.config import GATES
 from holdfast.gates import MUST, GateReport, Item, check_gate
@@ -16,12 +16,7 @@ UNMET: Final = 1
 
 @click.command("gate", short_help="Check what the project's protocol asks for.")
 @click.argument("gate", type=click.Choice(GATES))
-@click.option(
-    "--session",
-    "-s",
-    metavar="SESSION",
-    help="A session's id or its beginning; the most recent unfinished one by default.",
-)
+@unfinished_session_option
 @click.option("--no-save", is_flag=True, help="Let the start gate save no checkpoint.")
 @common_options
 @click.pass_context

@@ -10,11 +10,13 @@ import click
 from holdfast.cli.documents import read_state
 from holdfast.cli.options import (
     Common,
+    chosen_session,
     common_options,
+    naming,
     path_option,
-    session_option,
     take_over_option,
     unfinished_session,
+    unfinished_session_option,
 )
 from holdfast.cli.output import answer, columns, one_line, print_line, size
 from holdfast.cli.progress import progress_bar
@@ -28,7 +30,7 @@ _LISTED: Final = 5
 
 @click.command("save", short_help="Save a checkpoint.")
 @click.argument("name", required=False)
-@session_option
+@unfinished_session_option
 @click.option(
     "--state",
     "source",
@@ -115,6 +117,7 @@ def command(
             progress=bar,
         )
         files = saved.files
+        looked_at = chosen_session(manager, None).id
     if common.json:
         answer({"checkpoint": columns(saved) | {"files": _document(files)}})
         return
@@ -124,6 +127,11 @@ def command(
         (f"  {size(saved.size_bytes)}, {size(saved.stored_bytes)} stored", "dim"),
     )
     print_line(("in session ", "dim"), one_line(saved.session_id))
+    if looked_at != saved.session_id:
+        print_line(
+            (f"show, diff and rollback look at session {one_line(looked_at)} unless told: ", "dim"),
+            (naming(saved.session_id).lstrip(), "cyan"),
+        )
     _print_files(files)
 
 
