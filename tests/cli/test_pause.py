@@ -1,5 +1,7 @@
 """``holdfast pause``, ``resume`` and ``complete``."""
 
+import shutil
+
 import pytest
 
 from holdfast import SessionManager, runner
@@ -162,3 +164,39 @@ def test_what_goes_with_parked_sessions_only_is_refused_elsewhere(
     refused = cli("resume", *arguments)
     assert refused.code == 2
     assert "--when-due" in refused.err
+
+
+def test_a_project_that_was_moved_has_its_sessions_still(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = cli.save("one", {"n": 1}, "--task", "Port it")["session_id"]
+    moved = cli.project.rename(cli.project.parent / "moved")
+    monkeypatch.chdir(moved)
+    assert "Port it" in cli.ok("brief")
+    assert cli.json("save", "two")["checkpoint"]["session_id"] == session_id
+    assert cli.json("pause")["session"]["id"] == session_id
+    assert cli.json("resume")["session"]["id"] == session_id
+    with (
+        SessionManager.open(project_dir=moved, workspace=False) as manager,
+        manager.create_session("tester") as other,
+    ):
+        # What begins here comes before what came along.
+        assert manager.latest_unfinished_session().id == other.id
+
+
+def test_sessions_of_a_directory_that_is_still_there_are_named(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = cli.save("one", {"n": 1})["session_id"]
+    copied = cli.project.parent / "copied"
+    shutil.copytree(cli.project, copied)
+    monkeypatch.chdir(copied)
+    refused = cli("resume", "--json")
+    assert refused.error["code"] == "nothing_to_resume"
+    assert f"1 unfinished is of {cli.project}" in refused.error["message"]
+    assert cli.json("resume", session_id)["session"]["id"] == session_id
+    # A store elsewhere is not this project's own.
+    database = str(copied / ".agents" / "sessions.db")
+    empty = cli.project.rename(cli.project.parent / "empty")
+    monkeypatch.chdir(empty)
+    assert cli("resume", "--json", "--url", database).error["code"] == "nothing_to_resume"

@@ -16,6 +16,7 @@ from holdfast.sessions.comparison import Comparison, compare, compare_rollback, 
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_record_anywhere
 from holdfast.sessions.rollback import RollbackReport
+from holdfast.sessions.unfinished import of_here
 from holdfast.stores import Store
 from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.workspace.base import SavedFile, Skipped
@@ -24,6 +25,7 @@ from holdfast.workspace.git import Workspace
 if TYPE_CHECKING:
     from holdfast.sessions.session import Session
 
+_LOOKED_AT = 200
 _LEFT_ALONE = "files are left alone here (workspace=False, or capture = false in the settings)"
 
 
@@ -51,14 +53,9 @@ class StoredCheckpoints(ABC):
     def sessions_with_checkpoint(self, name: str, *, limit: int = 3) -> list[str]:
         """Return the ids of this project's sessions that have a checkpoint of a name, the latest first."""
         listed = list_readable_checkpoints(self._store, CheckpointQuery(name=name, namespace=""))
-        found = []
-        for session_id in dict.fromkeys(one.session_id for one in listed):
-            record = self._store.find_session(session_id)
-            if record is not None and record.project_dir in (None, self._around.place):
-                found.append(session_id)
-            if len(found) == limit:
-                break
-        return found
+        ids = list(dict.fromkeys(one.session_id for one in listed))[:_LOOKED_AT]
+        records = filter(None, map(self._store.find_session, ids))
+        return [one.id for one in of_here(self._store, self._around, list(records))[:limit]]
 
     def list_quarantined(self, session_id: str | None = None) -> list[Checkpoint]:
         """List checkpoints that failed verification and are not used, newest first.

@@ -364,7 +364,9 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
     ) -> SessionRecord:
         """Return the most recently created session of this project that is not completed.
 
-        One whose last checkpoint was made on the present git branch comes before the others, and
+        Where none was created in this directory, those of one that is gone count, if the store is in the
+        project's own ``.agents``: it was moved. One whose last checkpoint was made on the present git branch
+        comes before the others, and
         one that is paused until later does not count; with ``parked`` it does where there is no
         other. Raises `NothingToResume` when there is none, or none of that kind of agent.
         """

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from holdfast.brief import moment
+from holdfast.config import project_of_database
 from holdfast.errors import InvalidFilter, NothingToResume
 from holdfast.ids import is_shaped_thread
 from holdfast.leases import AGENT, AGENT_PROCESS, describe_holder, is_alive, is_dead
 from holdfast.model import CheckpointQuery, Lease, SessionQuery, SessionRecord, utc_now
-from holdfast.sessions.held import Surroundings
+from holdfast.sessions.held import Surroundings, place_of
 from holdfast.stores import Store
 from holdfast.stores.base import first
 from holdfast.stores.readable import list_readable, list_readable_checkpoints
@@ -79,19 +82,18 @@ def latest_unfinished(
 ) -> SessionRecord:
     """Return the session to go on with; see `SessionManager.latest_unfinished_session`."""
     now = utc_now()
-    here = (None, around.place)
-    unfinished = [
+    everywhere = [
         record
         for record in list_readable(store, SessionQuery(agent_type=agent_type))
         if record.status != "completed"
-        and record.project_dir in here
         and not is_shaped_thread(record.agent_id, store.tenant, record.agent_type)
     ]
+    unfinished = of_here(store, around, everywhere)
     found = [one for one in unfinished if one.paused_until is None or one.paused_until <= now]
     if not found and parked:
         found = unfinished
     if not found:
-        raise NothingToResume(_why_none(unfinished))
+        raise NothingToResume(_why_none(unfinished, everywhere))
     git = None
     if around.files is not None and len(found) > 1:
         git = read_git_state(around.project_dir)
@@ -105,11 +107,36 @@ def latest_unfinished(
     return found[0]
 
 
-def _why_none(parked: Sequence[SessionRecord]) -> str:
+def of_here(
+    store: Store, around: Surroundings, records: Sequence[SessionRecord]
+) -> list[SessionRecord]:
+    """Return those sessions that are of this project.
+
+    A project that was moved has its database with it, and what was created in the directory that it was in.
+    Where none is of this directory, those of directories that are gone are meant.
+    """
+    found = [one for one in records if one.project_dir in (None, around.place)]
+    path: Path | None = getattr(store, "path", None)
+    owner = None if path is None else project_of_database(path)
+    if found or owner is None or place_of(owner) != around.place:
+        return found
+    return [one for one in records if not os.path.isdir(str(one.project_dir))]
+
+
+def _why_none(parked: Sequence[SessionRecord], everywhere: Sequence[SessionRecord]) -> str:
     for one in parked:
         until = "" if one.paused_until is None else f" until {moment(one.paused_until)}"
         return (
             f"there is no unfinished session here that is to go on now: {one.id} is paused{until}; "
             f"name it to go on with it earlier, or create another one"
         )
-    return "there is no unfinished session here; create one first"
+    if not everywhere:
+        return "there is no unfinished session here; create one first"
+    place = everywhere[0].project_dir
+    count = sum(one.project_dir == place for one in everywhere)
+    others = len(everywhere) - count
+    more = f", and {others:,} of other directories" if others else ""
+    return (
+        f"there is no unfinished session here; {count:,} unfinished {'is' if count == 1 else 'are'} of "
+        f"{place}{more}. Name one to go on with it, or create one first"
+    )
