@@ -14,8 +14,10 @@ from pathlib import Path
 import click
 import pytest
 
+from holdfast import SessionManager
 from holdfast.cli import holdfast
 from holdfast.cli.group import COMMANDS
+from holdfast.processes import this_process
 from tests.cli.conftest import REPOSITORY, CommandLine, run_process
 
 READING = [
@@ -83,6 +85,40 @@ def test_a_mistyped_command_is_an_input_error_with_a_hint(cli: CommandLine) -> N
     assert answer.err.startswith("error: No such command 'sesions'. Did you mean 'sessions'?")
     assert cli("sesions", "--json").error["code"] == "usage"
     assert cli("--nonsense").code == 2
+
+
+@pytest.mark.parametrize("arguments", [("log", "--url", "typo.db"), ("copy", "typo.db", "new.db")])
+def test_a_database_that_is_named_and_not_there_is_said_to_be_missing(
+    cli: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    answer = cli(*arguments)
+    assert answer.code == 6
+    assert "there is no file typo.db" in answer.err
+    assert "holdfast init --url typo.db" in answer.err
+    assert list(cli.project.iterdir()) == []
+
+
+def test_an_option_before_the_command_is_told_where_it_stands(cli: CommandLine) -> None:
+    answer = cli("--tenant", "x", "log")
+    assert answer.code == 2
+    assert "Options stand behind the command: holdfast COMMAND --tenant" in answer.err
+    assert "stand behind" not in cli("log", "--nonsense").err
+
+
+def test_refusals_name_what_to_type(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.ok("init")
+    for command in (["brief"], ["resume"], ["pause"], ["decide", "x"], ["save"], ["complete"]):
+        assert "holdfast save --agent-type NAME" in cli(*command).err, command
+    session_id = cli.save("one", {"n": 1}, "--class", "feature")["session_id"]
+    assert "--force" in cli("delete", "one", "--yes").err
+    cli.ok("export", session_id, "-o", "out.tar")
+    assert "--overwrite" in cli("export", session_id, "-o", "out.tar").err
+    far = this_process()._replace(host="elsewhere")
+    with SessionManager.open(owner=f"worker:{far}") as manager:
+        manager.create_session("x", session_id="held")
+        assert "--take-over" in cli("save", "two", "--session", "held").err
+    monkeypatch.setenv("HOME", str(cli.project))
+    assert "--no-files" in cli("save", "three", "--session", session_id).err
 
 
 @pytest.mark.parametrize("arguments", READING)

@@ -118,7 +118,10 @@ def write_bundle(
     that is damaged; then nothing is written.
     """
     if not overwrite and os.path.lexists(target):
-        raise BundleExists(f"{target} exists already; nothing was written. Overwrite it on purpose")
+        raise BundleExists(
+            f"{target} exists already; nothing was written. Overwrite it on purpose with overwrite=True (on "
+            "the command line: --overwrite)"
+        )
     if target.is_dir() or not target.parent.is_dir():
         raise InvalidIdentifier(f"{target} is no place for a file; nothing was written")
     ring = None if keys is None else keys.ring

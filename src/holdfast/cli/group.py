@@ -119,6 +119,10 @@ class Group(click.Group):
             if isinstance(error, click.MissingParameter):
                 # The choices come as a list over several lines, and a message is one.
                 message = " ".join(message.split())
+            if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent is None:
+                message += (
+                    f" Options stand behind the command: holdfast COMMAND {error.option_name}"
+                )
             _report(form, "usage", message, error)
             code = error.exit_code
         except HoldfastError as error:

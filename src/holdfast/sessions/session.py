@@ -347,7 +347,8 @@ class Session(SteppingSession):
         why = None if force else why_protected(self._store, record)
         if why is not None:
             raise CheckpointProtected(
-                f"checkpoint {record.name!r} is {why}; nothing was removed. Use force to delete it"
+                f"checkpoint {record.name!r} is {why}; nothing was removed. Delete it all the same with "
+                "force=True (on the command line: --force)"
             )
         self._store.delete_checkpoints([record.id], fence=self._fence())
 

@@ -20,6 +20,7 @@ from holdfast.stores.readable import list_readable, list_readable_checkpoints
 from holdfast.workspace.repository import read_git_state
 
 MAX_RECOVERIES: Final = 5
+_HOW: Final = "(on the command line: holdfast save --agent-type NAME)"
 
 
 def interrupt_dead(store: Store, owner: str, *, most: int) -> list[SessionRecord]:
@@ -128,15 +129,16 @@ def _why_none(parked: Sequence[SessionRecord], everywhere: Sequence[SessionRecor
         until = "" if one.paused_until is None else f" until {moment(one.paused_until)}"
         return (
             f"there is no unfinished session here that is to go on now: {one.id} is paused{until}; "
-            f"name it to go on with it earlier, or create another one"
+            f"name it to go on with it earlier, or create another one {_HOW}"
         )
     if not everywhere:
-        return "there is no unfinished session here; create one first"
+        return f"there is no unfinished session here; create one first {_HOW}"
     place = everywhere[0].project_dir
     count = sum(one.project_dir == place for one in everywhere)
     others = len(everywhere) - count
     more = f", and {others:,} of other directories" if others else ""
     return (
         f"there is no unfinished session here; {count:,} unfinished {'is' if count == 1 else 'are'} of "
-        f"{place}{more}. Name one to go on with it, or create one first"
+        f"{place}{more}. Name one to go on with it (`holdfast sessions` lists them; commands take it as "
+        f"SESSION or with --session), or create one first {_HOW}"
     )

@@ -10,11 +10,12 @@ With a key, given or in the environment, each of them is sealed: see `holdfast.s
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote
 
-from holdfast.config import key_in_environment
+from holdfast.config import key_in_environment, project_of_database
 from holdfast.errors import InvalidUrl, StoreUnavailable
 from holdfast.stores.base import Store
 
@@ -116,7 +117,10 @@ def _open(
         )
     file, options = file_in(url)
     if not create and not os.path.exists(file):
-        message = f"no Holdfast database here ({file}); run: holdfast init"
+        if project_of_database(file) is not None:
+            message = f"no Holdfast database here ({file}); run: holdfast init"
+        else:
+            message = f"there is no file {file}; to make it a database: holdfast init --url {shlex.quote(str(file))}"
         raise StoreUnavailable(message, absent=True)
     from holdfast.stores.sqlite import BUSY_TIMEOUT, SqliteStore
 

@@ -152,7 +152,8 @@ def lease_busy(lease: Lease) -> CheckpointBusy:
     return CheckpointBusy(
         f"session {lease.session_id} is held by {owner_name(lease.owner)} since "
         f"{lease.since:%Y-%m-%d %H:%M:%S} UTC and until {lease.expires_at:%H:%M:%S} UTC. Nothing was "
-        f"written: let its holder finish, or take it over",
+        f"written: let its holder finish, or take it over with take_over=True (on the command line: "
+        f"--take-over)",
         lease,
     )
 

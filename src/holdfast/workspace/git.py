@@ -491,7 +491,8 @@ def refuse_unsuitable(root: Path) -> Path:
     if real in homes:
         raise WorkspaceRefused(
             f"{root} is not a project: capturing it would take everything that is in it. "
-            "Work in a directory below, or switch file snapshots off (workspace=False)"
+            "Work in a directory below, or switch file snapshots off with workspace=False (on the command "
+            "line: --no-files)"
         )
     for above in (real, *real.parents):
         if above.name == STORE and (above / "objects").is_dir():

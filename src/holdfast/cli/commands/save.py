@@ -168,9 +168,7 @@ def _session(
         return manager.hold_session(chosen, take_over=take_over)
     except NothingToResume:
         if agent_type is None:
-            raise NothingToResume(
-                "there is no session to save to; start one with: holdfast save --agent-type NAME"
-            ) from None
+            raise
         return manager.create_session(agent_type, task_description=task)
     except SessionNotFound:
         if agent_type is None:
