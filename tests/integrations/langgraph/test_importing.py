@@ -171,6 +171,37 @@ def test_repeating_it_stores_what_is_missing(source: tuple[str, Any], saver: Hol
     assert everything(saver, "t") == everything(peer, "t")
 
 
+@pytest.mark.parametrize("cap", [None, 2])
+def test_what_was_pruned_here_is_not_brought_again(
+    source: tuple[str, Any], tmp_path: Path, cap: int | None
+) -> None:
+    url, peer = source
+    last = at()
+
+    def step(number: int) -> None:
+        nonlocal last
+        last = peer.put(last, checkpoint({"z": str(number)}), {"step": number}, {})
+        peer.put_writes(last, [("x", number)], "task")
+
+    def steps(saver: HoldfastSaver) -> list[tuple[Any, int]]:
+        return [
+            (found.metadata.get("step"), len(found.pending_writes or ()))
+            for found in saver.list(at())
+        ]
+
+    for number in range(5):
+        step(number)
+    with HoldfastSaver(tmp_path / "ours.db", max_checkpoints_per_thread=cap) as saver:
+        assert import_threads(url, saver).checkpoints == 5
+        saver.prune(["t"], keep_last=2)
+        again = import_threads(url, saver)
+        assert (again.checkpoints, again.present, again.writes) == (0, 5, 0)
+        assert steps(saver) == [(4, 1), (3, 1)]
+        step(5)
+        assert import_threads(url, saver).checkpoints == 1
+        assert steps(saver)[:2] == [(5, 1), (4, 1)]
+
+
 def test_one_that_was_stopped_anywhere_is_simply_repeated(
     source: tuple[str, Any], saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

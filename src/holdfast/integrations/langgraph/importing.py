@@ -2,7 +2,8 @@
 
 Checkpoints keep their ids, parents, metadata and writes, and are put in the order of their ids, which grow
 with time. What a checkpoint's tasks wrote is stored before the checkpoint: where that is, all of it is. So an
-import that was stopped is simply repeated, and stores what is missing.
+import that was stopped is simply repeated, and stores what is missing: of each namespace what comes after the
+newest one that is here. What is missing before that has been pruned here, and on top it would be the latest.
 
 A thread that has gone on in the target since it was imported is left alone: what the source added
 meanwhile would become its latest.
@@ -37,6 +38,7 @@ class RefusedThread:
 class ImportReport:
     """What an import did.
 
+    ``present`` counts the checkpoints that were here already, also those that have been pruned since.
     ``diverged`` names the threads that have gone on here and were left alone, ``refused`` those that
     could not be brought. ``threads`` counts the others.
     """
@@ -105,13 +107,18 @@ class _Import:
         if ours - set(theirs):
             self.diverged.append(thread_id)
             return
+        # In the order of their ids: the last of each namespace stays.
+        newest = dict(sorted(ours))
         for number, (namespace, checkpoint_id) in enumerate(theirs):
-            found = self.source.read(thread_id, namespace, checkpoint_id)
-            self.put_writes(thread_id, found)
-            if (namespace, checkpoint_id) in ours:
-                self.present += 1
-            else:
+            here = (namespace, checkpoint_id) in ours
+            missing = namespace not in newest or checkpoint_id > newest[namespace]
+            if here or missing:
+                found = self.source.read(thread_id, namespace, checkpoint_id)
+                self.put_writes(thread_id, found)
+            if missing:
                 self.put(thread_id, found)
+            else:
+                self.present += 1
             self.report(done + number, total)
 
     def put(self, thread_id: str, found: PeerCheckpoint) -> None:
