@@ -171,6 +171,28 @@ def test_repeating_it_stores_what_is_missing(source: tuple[str, Any], saver: Hol
     assert everything(saver, "t") == everything(peer, "t")
 
 
+def test_sends_of_older_versions_stand_where_the_peer_has_them(
+    source: tuple[str, Any], saver: HoldfastSaver
+) -> None:
+    url, peer = source
+    first = peer.put(at(), {**checkpoint({"x": "1"}), "v": 3}, {}, {"x": 1})
+    for task, path in (("b", "~1"), ("a", "~2")):
+        sends = [
+            ("__pregel_tasks", Send("n", {"from": task, "number": number})) for number in (1, 2)
+        ]
+        peer.put_writes(first, [("x", 1), *sends], task, path)
+    second = peer.put(first, {**checkpoint({"x": "2"}), "v": 3}, {}, {"x": 2})
+    peer.put(second, {**checkpoint({"x": "3"}), "v": 4}, {}, {"x": 3})
+    import_threads(url, saver)
+    assert everything(saver, "t") == everything(peer, "t")
+    brought = saver.get_tuple(second)
+    assert brought is not None
+    sent = brought.checkpoint["channel_values"].get("__pregel_tasks", [])
+    assert [one.arg["from"] for one in sent] == (
+        ["b", "b", "a", "a"] if isinstance(peer, PostgresSaver) else []
+    )
+
+
 @pytest.mark.parametrize("cap", [None, 2])
 def test_what_was_pruned_here_is_not_brought_again(
     source: tuple[str, Any], tmp_path: Path, cap: int | None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import quote
+
+from langgraph.checkpoint.serde.types import TASKS
 
 from holdfast.errors import (
     InvalidUrl,
@@ -203,14 +206,25 @@ class PostgresSource:
         for channel, kind, data in blobs:
             if kind != "empty":
                 channels[channel] = read(kind, data, thread_id, channel)
+        checkpoint = {**checkpoint, "channel_values": channels}
+        if _is_older(checkpoint) and (sends := self._sends(thread_id, namespace, parent_id)):
+            channels[TASKS] = sends
+            versions = _named(checkpoint.get("channel_versions") or {})
+            checkpoint["channel_versions"] = {**versions, TASKS: _newest(versions)}
         return PeerCheckpoint(
             namespace,
             checkpoint_id,
             parent_id,
-            {**checkpoint, "channel_values": channels},
+            checkpoint,
             _named(metadata or {}),
             [_write(row, self._values, thread_id) for row in rows],
         )
+
+    def _sends(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> list[Any]:
+        """Return what the tasks of a checkpoint sent, in the order in which it is worked off."""
+        rows = self._all(self._writes, (thread_id, namespace, checkpoint_id))
+        sends = [_write(row, self._values, thread_id) for row in rows if row[3] == TASKS]
+        return [one.value for one in sorted(sends, key=attrgetter("task_path", "task_id", "idx"))]
 
 
 # SQLite keeps whatever it is given in a column of any type, and JSONB any document.
@@ -232,6 +246,19 @@ def _only(rows: list[Any], key: tuple[str, ...]) -> Any:
     if len(rows) != 1:
         raise StateCorrupt(f"the source has {len(rows)} checkpoints where one must be: {key}")
     return rows[0]
+
+
+def _is_older(checkpoint: dict[str, Any]) -> bool:
+    """Tell whether the sends that led to it stand among its parent's writes only, and in no channel."""
+    version = checkpoint.get("v")
+    return isinstance(version, int) and version < 4
+
+
+def _newest(versions: dict[str, Any]) -> Any:
+    try:
+        return max(versions.values(), default=1)
+    except TypeError:
+        raise StateCorrupt("the source has versions of channels that cannot be compared") from None
 
 
 def _write(row: tuple[Any, ...], values: PeerValues, thread_id: str) -> PeerWrite:
