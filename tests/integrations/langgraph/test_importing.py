@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from decimal import Decimal
 from enum import Enum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 from uuid import UUID, uuid4
 
 import ormsgpack
@@ -24,7 +25,8 @@ from click.testing import CliRunner
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.types import Command, Interrupt, Send
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Interrupt, Send, interrupt
 from pydantic import BaseModel
 
 from holdfast.cli import holdfast as cli
@@ -264,6 +266,72 @@ def test_a_thread_that_went_on_here_is_left_alone(
     latest = saver.get_tuple(at())
     assert latest is not None
     assert id_of(latest.config) == "mine"
+
+
+class Answers(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+
+
+def asks_three_times(state: Answers) -> Answers:
+    name = interrupt("to whom?")
+    sure = interrupt(f"really, {name}?")
+    return {"log": [name, sure, interrupt("and then?")]}
+
+
+def compiled(checkpointer: Any) -> Any:
+    builder = StateGraph(Answers).add_node("ask", asks_three_times).add_edge(START, "ask")
+    return builder.compile(checkpointer=checkpointer)
+
+
+def asked(saver: Any) -> list[str]:
+    return [one.value for one in compiled(saver).get_state(at()).interrupts]
+
+
+def test_repeating_it_brings_the_next_question_within_a_checkpoint(
+    source: tuple[str, Any], saver: HoldfastSaver
+) -> None:
+    url, peer = source
+    compiled(peer).invoke({"log": []}, at())
+    import_threads(url, saver)
+    for answer, question in (("ann", "really, ann?"), ("yes", "and then?")):
+        compiled(peer).invoke(Command(resume=answer), at())
+        report = import_threads(url, saver)
+        assert (report.checkpoints, report.diverged) == (0, ())
+        assert asked(saver) == [question]
+        assert everything(saver, "t") == everything(peer, "t")
+        assert import_threads(url, saver).writes == 0
+    done = compiled(saver).invoke(Command(resume="rest"), at())
+    assert done == {"log": ["ann", "yes", "rest"]}
+
+
+@pytest.mark.parametrize("answers", [(), ("bob",), ("bob", "yes", "rest")])
+def test_an_answer_that_was_given_here_is_not_buried(
+    source: tuple[str, Any], saver: HoldfastSaver, answers: tuple[str, ...]
+) -> None:
+    url, peer = source
+    compiled(peer).invoke({"log": []}, at())
+    import_threads(url, saver)
+    compiled(saver).invoke(Command(resume="carl"), at())
+    before = everything(saver, "t")
+    for answer in answers:
+        compiled(peer).invoke(Command(resume=answer), at())
+    report = import_threads(url, saver)
+    assert (report.diverged, report.writes) == (("t",), 0)
+    assert everything(saver, "t") == before
+    assert asked(saver) == ["really, carl?"]
+
+
+def test_an_error_of_the_source_that_follows_another_comes_over(
+    source: tuple[str, Any], saver: HoldfastSaver
+) -> None:
+    url, peer = source
+    last = peer.put(at(), checkpoint(), {}, {})
+    for error in ("first", "second"):
+        peer.put_writes(last, [("__error__", error)], "task")
+        assert import_threads(url, saver).writes == 1
+        assert everything(saver, "t") == everything(peer, "t")
+    saver.put_writes(last, [("__error__", "here")], "task")
+    assert import_threads(url, saver).diverged == ("t",)
 
 
 def test_the_file_of_the_source_is_not_changed(tmp_path: Path, saver: HoldfastSaver) -> None:

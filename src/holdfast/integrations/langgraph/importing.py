@@ -6,23 +6,35 @@ import that was stopped is simply repeated, and stores what is missing: of each 
 newest one that is here. What is missing before that has been pruned here, and on top it would be the latest.
 
 A thread that has gone on in the target since it was imported is left alone: what the source added
-meanwhile would become its latest.
+meanwhile would become its latest. It has gone on where there is a checkpoint that the source does not have, or a
+write that no import has brought. One such write is enough: an answer that was given here counts, though its
+task asks the next question at the same checkpoint. What an import brings bears a mark, for errors, questions and
+answers are replaced by later ones of their task, on both sides, and their values do not say on which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from holdfast.errors import InputError, IntegrityError
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+
+from holdfast.errors import InputError, IntegrityError, StateNotSerializable
 from holdfast.integrations.langgraph.peer_values import PeerValues
 from holdfast.integrations.langgraph.places import config_of
 from holdfast.integrations.langgraph.saver import HoldfastSaver
-from holdfast.integrations.langgraph.sources import PeerCheckpoint, Source, open_source
-from holdfast.model import CheckpointQuery
+from holdfast.integrations.langgraph.sources import PeerCheckpoint, PeerWrite, Source, open_source
+from holdfast.integrations.langgraph.values import Values
+from holdfast.model import CheckpointQuery, NewWrite, Payload, WritePlace
+from holdfast.state import StateEncoder, outline_state
 
 Progress = Callable[[int, int], None]
+
+# What a write that was brought holds beside its value.
+_BROUGHT: Final = "brought"
+# So many checkpoints are asked for their writes at once.
+_PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,7 @@ class _Import:
     def __init__(self, source: Source, saver: HoldfastSaver, progress: Progress | None) -> None:
         self.source = source
         self.saver = saver
+        self.values = Values(saver.classes)
         self.progress = progress
         self.checkpoints = self.present = self.writes = 0
         self.diverged: list[str] = []
@@ -104,7 +117,7 @@ class _Import:
         theirs = self.source.ids(thread_id)
         records = self.saver.store.list_checkpoints(CheckpointQuery(session_id=thread_id))
         ours = {(one.namespace, one.external_id or one.id) for one in records}
-        if ours - set(theirs):
+        if ours - set(theirs) or self.was_written_here([(thread_id, *one) for one in ours]):
             self.diverged.append(thread_id)
             return
         # In the order of their ids: the last of each namespace stays.
@@ -128,16 +141,45 @@ class _Import:
         self.saver.put(config, checkpoint, metadata, {})
         self.checkpoints += 1
 
+    def was_written_here(self, places: Sequence[WritePlace]) -> bool:
+        """Tell whether there is a write at one of these checkpoints that no import has brought."""
+        store = self.saver.store
+        return any(
+            _BROUGHT not in outline_state(one.payload, store.read_chunks, cache=store.cache).state
+            for start in range(0, len(places), _PAGE)
+            for writes in store.read_writes(places[start : start + _PAGE]).values()
+            for one in writes
+        )
+
     def put_writes(self, thread_id: str, found: PeerCheckpoint) -> None:
         stored = self.saver.store.list_writes(thread_id, found.namespace, [found.checkpoint_id])
-        present = {(one.task_id, one.index) for one in stored}
-        missing = [one for one in found.writes if (one.task_id, one.idx) not in present]
-        if missing:
-            drafts = [
-                self.saver.write_draft(
-                    thread_id, one.task_id, one.task_path, one.idx, one.channel, one.value
-                )
-                for one in missing
-            ]
+        present = {(one.task_id, one.index): one.payload for one in stored}
+        drafts = []
+        for one in found.writes:
+            before = present.get((one.task_id, one.idx))
+            if before is None or one.channel in WRITES_IDX_MAP:
+                draft = self.draft(thread_id, one)
+                if Payload(draft.manifest, draft.refs) != before:
+                    drafts.append(draft)
+        if drafts:
             self.saver.put_drafts(thread_id, found.namespace, found.checkpoint_id, drafts)
-            self.writes += len(missing)
+            self.writes += len(drafts)
+
+    def draft(self, thread_id: str, one: PeerWrite) -> NewWrite:
+        frozen = self.values.frozen(one.value, thread_id, one.channel)
+        try:
+            encoded = StateEncoder().encode({"value": frozen, _BROUGHT: True})
+        except StateNotSerializable as error:
+            where = f"thread {thread_id!r}, channel {one.channel!r}, {error.path}"
+            raise StateNotSerializable(where, error.reason) from error
+        return NewWrite(
+            task_id=one.task_id,
+            index=one.idx,
+            channel=one.channel,
+            manifest=encoded.manifest,
+            refs=encoded.refs,
+            chunks=encoded.chunks,
+            expects=encoded.expects,
+            task_path=one.task_path,
+            replace=one.channel in WRITES_IDX_MAP,
+        )
