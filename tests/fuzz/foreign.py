@@ -64,6 +64,7 @@ MESSAGES: Final = [
 OBJECTS: Final = (
     {"$o": "pattern", "v": ["a{3}", 32]},
     {"$o": "zone", "v": "Europe/Paris"},
+    {"$o": "timezone", "v": "7200000000 here"},
     {"$o": "deque", "v": [3, [1, 2]]},
     {"$o": "bytearray", "v": "00ff"},
     {"$o": "IPv4Network", "v": "10.0.0.0/8"},
@@ -105,6 +106,8 @@ def peer_value_seeds() -> Iterator[bytes]:
     )
     for code, parts in (
         (0, ("builtins", "set", [1])),
+        (0, ("builtins", "frozenset", [[1, [2]]])),
+        (2, ("langgraph.types", "Interrupt", {"value": 1, "id": "i"})),
         (1, ("datetime", "timedelta", [1, 2])),
         (0, ("re", "compile", "a*")),
         (0, ("zoneinfo", "ZoneInfo", "UTC")),

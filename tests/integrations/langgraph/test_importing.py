@@ -9,8 +9,8 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from ipaddress import ip_address
@@ -27,7 +27,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Interrupt, Send, interrupt
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validator
 
 from holdfast.cli import holdfast as cli
 from holdfast.errors import (
@@ -61,7 +61,41 @@ class Plan(BaseModel):
     order: Any = None
 
 
-TYPES = (Colour, Order, Plan)
+@dataclass(frozen=True)
+class Counted:
+    number: int
+    lines: list[int] = field(init=False, default_factory=list)
+
+
+class Aliased(BaseModel):
+    name: str = Field(alias="theName")
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    number: int
+
+    @computed_field
+    def following(self) -> int:
+        return self.number + 1
+
+
+class Prefixed(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def prefix(cls, name: str) -> str:
+        if name.startswith("#"):
+            raise ValueError("prefixed already")
+        return f"#{name}"
+
+
+class Needy(BaseModel):
+    name: str
+
+
+TYPES = (Colour, Order, Plan, Counted, Aliased, Closed, Prefixed, Needy)
 Peer = Callable[[], Any]
 
 
@@ -136,6 +170,93 @@ VALUES = {
     "dataclass": Order(1),
     "model": Plan(title="t"),
 }  # fmt: skip
+
+
+def put_one(peer: Any, value: Any) -> Any:
+    values = {"fine": [1], "own": [value]}
+    versions = dict.fromkeys(values, "1")
+    config = peer.put(at(), {**checkpoint(values), "channel_versions": versions}, {}, versions)
+    peer.put_writes(config, [("own", [value])], "task")
+    return config
+
+
+def counted() -> Counted:
+    made = Counted(1)
+    made.lines.append(2)
+    return made
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Aliased(theName="n"),
+        Closed(number=1),
+        Prefixed(name="n"),
+        counted(),
+        {1, "a", (1, (2, 3))},
+        frozenset({(1, 2)}),
+        timezone(timedelta(hours=2), "here"),
+    ],
+    ids=["alias", "closed", "validator", "late", "set", "frozenset", "zone"],
+)
+def test_what_the_peers_own_way_of_reading_spoils_comes_over_exactly(
+    source: tuple[str, Any], saver: HoldfastSaver, value: Any
+) -> None:
+    url, peer = source
+    put_one(peer, value)
+    assert import_threads(url, saver).refused == ()
+    found = saver.get_tuple(at())
+    assert found is not None
+    assert found.pending_writes
+    for [back] in (found.checkpoint["channel_values"]["own"], found.pending_writes[0][2]):
+        assert (type(back), repr(back)) == (type(value), repr(value))
+
+
+def test_a_value_that_cannot_be_made_is_named_with_the_channel_and_the_path(
+    source: tuple[str, Any], saver: HoldfastSaver
+) -> None:
+    url, peer = source
+    put_one(peer, {"needy": Needy.model_construct()})
+    [refused] = import_threads(url, saver).refused
+    assert refused.code == StateCorrupt.code
+    assert refused.reason.startswith(
+        "thread 't', channel 'own', $[0]['needy']: the stored value cannot be read: "
+        f"no {__name__}.Needy can be made of it: 1 validation error"
+    )
+
+
+def test_in_old_json_it_is_named_with_the_channel_and_the_path_too() -> None:
+    order = {"lc": 2, "type": "constructor", "id": [*__name__.split("."), "Order"], "args": [1, 2]}
+    stored = json.dumps({"channel_values": {"fine": [1], "own": [{"x": order}]}}).encode()
+    with pytest.raises(StateCorrupt, match=r"channel 'own', \$\[0\]\['x'\]: .*Order can be made"):
+        PeerValues(Classes(TYPES)).read_checkpoint("json", stored, "t")
+
+
+def test_metadata_are_plain_whatever_they_look_like(tmp_path: Path, saver: HoldfastSaver) -> None:
+    objects = [
+        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"],
+         "kwargs": {"content": "hi"}},
+        {"lc": 2, "type": "constructor", "id": ["app", "models", "Order"], "method": [None, "construct"]},
+    ]  # fmt: skip
+    path = tmp_path / "peer.sqlite"
+    with SqliteSaver.from_conn_string(str(path)) as peer:
+        for thread_id, stored in (
+            ("a", json.dumps({"writes": {"n": objects}})),
+            ("b", b"\xff"),
+            ("c", 7),
+            ("d", "["),
+            ("e", None),
+        ):
+            peer.put(at(thread_id), checkpoint(), {}, {})
+            update = "UPDATE checkpoints SET metadata = ? WHERE thread_id = ?"
+            peer.conn.execute(update, (stored, thread_id))
+        peer.conn.commit()
+        report = import_threads(str(path), saver)
+        for thread_id in "ae":
+            assert everything(saver, thread_id) == everything(peer, thread_id)
+    assert [(one.thread_id, one.code) for one in report.refused] == [
+        (thread_id, StateCorrupt.code) for thread_id in "bcd"
+    ]
 
 
 def fill(peer: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
 from ipaddress import ip_address, ip_network
@@ -99,6 +99,7 @@ BACK = {
     "marks": {"$o": "HumanMessage", "v": {"content": "x"}, "$t": "tuple", "more": {"$o": 1}},
     "sets": [{1, "a"}, frozenset({b"x"}), {(1, 2), Colour.RED}, frozenset({Point(1, 2)}), set()],
     "times": [datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Paris")), date(2026, 1, 1), timedelta(1)],
+    "zones": (UTC, timezone(timedelta(hours=-5, microseconds=1)), timezone(timedelta(0), "Z 0")),
     "others": [Decimal("1.10"), UUID(int=7), Path("/x"), ip_address("::1"), ip_network("10.0.0.0/8")],
     "more": [deque([1, Colour.RED], maxlen=3), bytearray(b"x"), re.compile("a+", re.I), ZoneInfo("UTC")],
     "human": HumanMessage("hello", id="1"),
@@ -305,6 +306,8 @@ FORGED = [
     {"$o": "set", "v": [[1]]},
     {"$o": "DeltaSnapshot", "v": [1, 2]},
     {"$o": "zone", "v": "../../etc/passwd"},
+    {"$o": "timezone", "v": "UTC"},
+    {"$o": "timezone", "v": f"{10**30} X"},
     {"$o": "IPv4Address", "v": {"x": 1}},
     {"$o": "bytearray", "v": "zz"},
     {"$o": f"{__name__}:Colour", "v": "BLUE"},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Iterable, Mapping
+from datetime import timedelta, timezone
 from enum import Enum
 from typing import Any, Final
 
@@ -100,11 +101,23 @@ def _standard() -> Iterable[Form]:
     yield DequeForm()
     yield PatternForm()
     yield TextForm("zone", ZoneInfo, ZoneInfo)
+    yield TextForm("timezone", timezone, _timezone, _timezone_text)
     yield TextForm("bytearray", bytearray, bytearray.fromhex, bytearray.hex)
     for kind in ("Address", "Interface", "Network"):
         for family in ("IPv4", "IPv6"):
             made_of = getattr(ipaddress, family + kind)
             yield TextForm(family + kind, made_of, made_of)
+
+
+def _timezone_text(zone: timezone) -> str:
+    return f"{zone.utcoffset(None) // timedelta(microseconds=1)} {zone.tzname(None)}"
+
+
+def _timezone(text: str) -> timezone:
+    microseconds, _, name = text.partition(" ")
+    offset = timedelta(microseconds=int(microseconds))
+    unnamed = timezone(offset)
+    return unnamed if unnamed.tzname(None) == name else timezone(offset, name)
 
 
 def _messages() -> Iterable[Form]:

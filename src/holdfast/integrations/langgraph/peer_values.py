@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -23,17 +23,24 @@ from zoneinfo import ZoneInfo
 
 import ormsgpack
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from pydantic import BaseModel
 
 from holdfast.errors import ClassNotAllowed, StateCorrupt
 from holdfast.integrations.langgraph.classes import Classes
-from holdfast.integrations.langgraph.misplaced import Refused, key_step
+from holdfast.integrations.langgraph.misplaced import Damaged, Misplaced, Refused, key_step
 
 Make = Callable[..., Any]
 Name = tuple[str, str]
 
+
+def _hashable(item: Any) -> Any:
+    """Return an item of a set as it was: msgpack and JSON make lists of its tuples."""
+    return tuple(map(_hashable, item)) if isinstance(item, list) else item
+
+
 _STANDARD: Final[Mapping[Name, Make]] = {
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
+    ("builtins", "set"): lambda items: set(map(_hashable, items)),
+    ("builtins", "frozenset"): lambda items: frozenset(map(_hashable, items)),
     ("collections", "deque"): deque,
     ("uuid", "UUID"): UUID,
     ("decimal", "Decimal"): Decimal,
@@ -83,6 +90,16 @@ class PeerValues:
         """Return a checkpoint that was stored with its channels. Raises as `read` does."""
         return self._read(kind, data, thread_id, "checkpoint", channels="channel_values")
 
+    def read_metadata(self, data: bytes | None, thread_id: str) -> Any:
+        """Return metadata, which are plain values, also where they look like an object.
+
+        Raises `StateCorrupt`.
+        """
+        try:
+            return None if data is None else json.loads(data)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _corrupt(thread_id, "metadata", Damaged(str(error))) from None
+
     def _read(
         self,
         kind: str | None,
@@ -97,28 +114,31 @@ class PeerValues:
             return reading.value(kind, data)
         except Exception as error:
             # A parser reports whatever happens in its hook as an error of its own.
-            if reading.refused is None:
-                raise StateCorrupt(
-                    f"thread {thread_id!r}, channel {channel!r}: the stored value cannot be read: "
-                    f"{error}"
-                ) from None
-        name, path = reading.refused, "$"
+            wrong: Misplaced = reading.refused or Damaged(str(error))
         # What is forged may be anything, and is refused wherever it stands.
         with suppress(Exception):
             whole = _outlined(kind, data)
             parts = {} if channels is None else whole[channels]
             for place, part in (*parts.items(), (channel, whole)):
                 if (found := reading.found_in(part)) is not None:
-                    name, channel, path = found.name, place, found.path
+                    wrong, channel = found, place
                     break
-        raise ClassNotAllowed(
-            name,
-            thread_id=thread_id,
-            channel=channel,
-            path=path,
-            what=f"it holds an object of {name}, which is not allowed here and was not made; the "
-            f"source was not changed",
-        )
+        if isinstance(wrong, Refused):
+            raise ClassNotAllowed(
+                wrong.name,
+                thread_id=thread_id,
+                channel=channel,
+                path=wrong.path,
+                what=f"it holds an object of {wrong.name}, which is not allowed here and was not made; "
+                f"the source was not changed",
+            )
+        raise _corrupt(thread_id, channel, wrong)
+
+
+def _corrupt(thread_id: str, channel: str, wrong: Misplaced) -> StateCorrupt:
+    return StateCorrupt(
+        f"thread {thread_id!r}, channel {channel!r}, {wrong.path}: the stored value cannot be read: {wrong}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +161,12 @@ def _unpacked(data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
 
 
 class _Reading:
-    """One value, and the name in it that is not allowed."""
+    """One value, and what in it is not allowed."""
 
     def __init__(self, makers: Mapping[Name, Make], by_name: Mapping[str, Make]) -> None:
         self.makers = makers
         self.by_name = by_name
-        self.refused: str | None = None
+        self.refused: Refused | None = None
 
     def value(self, kind: str | None, data: bytes | None) -> Any:
         if kind == "null" or data is None:
@@ -162,8 +182,8 @@ class _Reading:
         raise self.not_allowed(f"the kind {kind}")
 
     def not_allowed(self, name: str) -> Exception:
-        self.refused = self.refused or name
-        return ValueError(name)
+        self.refused = self.refused or Refused(name)
+        return self.refused
 
     def unpacked(self, data: bytes) -> Any:
         return _unpacked(data, self.made)
@@ -184,7 +204,7 @@ class _Reading:
             if name == "Send" and len(given) == 3:
                 return make(*given[:2], timeout=given[2])
             return make(*given)
-        return make(**given)
+        return _record(make, given) if code == _NAMED else _model(make, given)
 
     def maker(self, code: int, module: str, name: str, method: list[str]) -> Make | None:
         known = code != _METHOD or method == ["fromisoformat"]
@@ -209,12 +229,12 @@ class _Reading:
             make = self.by_name.get(names[-1])
         return make
 
-    def found_in(self, value: Any) -> Refused | None:
-        """Return the first name in an outline that is not allowed, with the way to it."""
+    def found_in(self, value: Any) -> Misplaced | None:
+        """Return what in an outline is not allowed or cannot be made, the first of it, with the way to it."""
         try:
             self.look(value)
-        except Refused as refused:
-            return refused
+        except Misplaced as wrong:
+            return wrong
         return None
 
     def look(self, value: Any, step: Callable[[Any], str] = key_step) -> None:
@@ -227,6 +247,7 @@ class _Reading:
                 raise Refused(_revived_name(value.get("id")))
             self.look(value.get("args"))
             self.look(value.get("kwargs"), _field_step)
+            self.try_out(_revived_name(value.get("id")), self.value, "json", json.dumps(value))
         elif isinstance(value, dict):
             self.look_behind((step(key), item) for key, item in value.items())
 
@@ -234,8 +255,8 @@ class _Reading:
         for step, item in items:
             try:
                 self.look(item)
-            except Refused as refused:
-                refused.inside(step)
+            except Misplaced as wrong:
+                wrong.inside(step)
                 raise
 
     def look_into(self, unmade: _Unmade) -> None:
@@ -249,6 +270,36 @@ class _Reading:
         if self.maker(code, module, name, method) is None:
             raise Refused(_called(code, module, name, method))
         self.look(given, _field_step if code in (_NAMED, _MODEL) else key_step)
+        self.try_out(_called(code, module, name, method), self.made, code, unmade.data)
+
+    def try_out(self, name: str, make: Make, *given: Any) -> None:
+        try:
+            make(*given)
+        except Exception as error:
+            raise Damaged(f"no {name} can be made of it: {error}") from None
+
+
+def _record(make: Make, given: dict[str, Any]) -> Any:
+    """Return an object made of named arguments; those that its constructor does not take are set."""
+    late = {one.name for one in fields(make) if not one.init} if is_dataclass(make) else set()
+    made = make(**{name: value for name, value in given.items() if name not in late})
+    for name in late & given.keys():
+        object.__setattr__(made, name, given[name])
+    return made
+
+
+def _model(make: Make, given: dict[str, Any]) -> Any:
+    """Return a pydantic model; one that refuses what it was dumped as has its fields as they are."""
+    try:
+        return make(**given)
+    except Exception:
+        if not (isinstance(make, type) and issubclass(make, BaseModel)):
+            raise
+        made = make.model_construct(**given)
+        # Without one of its fields it could not be made again here.
+        if make.model_fields.keys() - vars(made).keys():
+            raise
+        return made
 
 
 def _called(code: int, module: str, name: str, method: list[str]) -> str:

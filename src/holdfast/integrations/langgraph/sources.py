@@ -144,7 +144,7 @@ class SqliteSource:
             checkpoint_id,
             None if parent_id is None else _text(parent_id),
             _named(self._values.read_checkpoint(kind, data, thread_id)),
-            _named(self._values.read("json", metadata, thread_id, "metadata") or {}),
+            _named(self._values.read_metadata(metadata, thread_id) or {}),
             [_write(row, self._values, thread_id) for row in rows],
         )
 
