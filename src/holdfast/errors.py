@@ -193,11 +193,18 @@ class ClassNotAllowed(InputError):
 
     code = "class_not_allowed"
 
-    def __init__(self, name: str, *, thread_id: str, channel: str, path: str, what: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r}, channel {channel!r}, {path}: {what}. Allow a class of your own "
-            f"with HoldfastSaver(…, types=[…]), or keep plain values in the state"
-        )
+    def __init__(
+        self,
+        name: str,
+        *,
+        thread_id: str,
+        channel: str,
+        path: str,
+        what: str,
+        advice: str = "Allow a class of your own with HoldfastSaver(…, types=[…]), or keep plain values in "
+        "the state",
+    ) -> None:
+        super().__init__(f"thread {thread_id!r}, channel {channel!r}, {path}: {what}. {advice}")
         self.name = name
         self.thread_id = thread_id
         self.channel = channel

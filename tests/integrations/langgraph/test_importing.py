@@ -24,6 +24,9 @@ import pytest
 from click.testing import CliRunner
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.base import CipherProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Interrupt, Send, interrupt
@@ -518,6 +521,46 @@ def test_in_old_json_it_is_found_where_it_stands_too() -> None:
     with pytest.raises(ClassNotAllowed) as caught:
         values.read_checkpoint("json", stored, "t")
     assert (caught.value.channel, caught.value.path) == ("checkpoint", "$['versions_seen']")
+
+
+class Reversed(CipherProtocol):
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "reversed", plaintext[::-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        return ciphertext[::-1]
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value", "reason"),
+    [
+        (EncryptedSerializer(Reversed()), [1], "it is encrypted (msgpack+reversed), with a key"),
+        (JsonPlusSerializer(pickle_fallback=True), 1j, "it is a pickle, which could do anything"),
+    ],
+)
+def test_what_no_class_makes_readable_is_not_said_to_need_one(
+    source: tuple[str, Any], saver: HoldfastSaver, serializer: Any, value: Any, reason: str
+) -> None:
+    url, peer = source
+    first = peer.put(at(), checkpoint(), {}, {})
+    peer.serde = serializer
+    peer.put_writes(first, [("own", value)], "task")
+    [refused] = import_threads(url, saver).refused
+    assert refused.reason.startswith(f"thread 't', channel 'own', $: {reason}")
+    assert "types" not in refused.reason
+
+
+def test_a_way_to_store_that_is_not_known_is_named_where_it_stands() -> None:
+    array = ormsgpack.packb([1, ormsgpack.Ext(6, b"\x90")])
+    with pytest.raises(ClassNotAllowed, match=r"\$\[1\]: it is stored in a way .* the extension 6"):
+        PeerValues(Classes()).read("msgpack", array, "t", "c")
+
+
+def test_a_file_may_be_given_as_a_path(tmp_path: Path, saver: HoldfastSaver) -> None:
+    path = tmp_path / "peer.sqlite"
+    with SqliteSaver.from_conn_string(str(path)) as peer:
+        fill(peer)
+    assert import_threads(path, saver).checkpoints == 3
 
 
 def test_threads_that_cannot_be_brought_do_not_keep_the_others_away(

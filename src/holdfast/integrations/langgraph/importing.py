@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -64,14 +65,15 @@ class ImportReport:
 
 
 def import_threads(
-    url: str, saver: HoldfastSaver, *, progress: Progress | None = None
+    url: str | Path, saver: HoldfastSaver, *, progress: Progress | None = None
 ) -> ImportReport:
     """Bring all threads of a SqliteSaver's file or a PostgresSaver's database into a saver.
 
     The source is only read. Repeating it stores what is missing. A thread with an object of a class
-    that the saver does not allow, or with a value that is damaged, is among the report's ``refused``,
-    with channel and path where they are known, and the others are brought. What came before in it
-    stays, and repeating the import goes on from there once the class is among the saver's ``types``.
+    that the saver does not allow, or with a value that is damaged, encrypted or pickled, is among the
+    report's ``refused``, with channel and path where they are known, and the others are brought. What
+    came before in it stays, and repeating the import goes on from there once the class is among the
+    saver's ``types``.
     """
     with open_source(url, PeerValues(saver.classes)) as source:
         return _Import(source, saver, progress).run()

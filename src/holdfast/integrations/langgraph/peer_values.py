@@ -123,6 +123,15 @@ class PeerValues:
                 if (found := reading.found_in(part)) is not None:
                     wrong, channel = found, place
                     break
+        if isinstance(wrong, _Unreadable):
+            raise ClassNotAllowed(
+                wrong.name,
+                thread_id=thread_id,
+                channel=channel,
+                path=wrong.path,
+                what=f"it is {wrong}, and was not read; the source was not changed",
+                advice="Only LangGraph reads it: have it stored plainly there, and import it then",
+            )
         if isinstance(wrong, Refused):
             raise ClassNotAllowed(
                 wrong.name,
@@ -139,6 +148,18 @@ def _corrupt(thread_id: str, channel: str, wrong: Misplaced) -> StateCorrupt:
     return StateCorrupt(
         f"thread {thread_id!r}, channel {channel!r}, {wrong.path}: the stored value cannot be read: {wrong}"
     )
+
+
+class _Unreadable(Refused):
+    """A way to store values that is not read here, whatever classes are allowed."""
+
+
+def _unreadable(kind: str) -> _Unreadable:
+    if kind == "pickle":
+        return _Unreadable("a pickle, which could do anything when it is read")
+    if "+" in kind:
+        return _Unreadable(f"encrypted ({kind}), with a key that is not known here")
+    return _Unreadable(f"stored in a way that is not known here, {kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +200,11 @@ class _Reading:
             return self.unpacked(bytes(data))
         if kind == "json":
             return json.loads(data, object_hook=self.revived)
-        raise self.not_allowed(f"the kind {kind}")
+        raise self.not_allowed(_unreadable(str(kind)))
 
-    def not_allowed(self, name: str) -> Exception:
-        self.refused = self.refused or Refused(name)
-        return self.refused
+    def not_allowed(self, refused: Refused) -> Refused:
+        self.refused = self.refused or refused
+        return refused
 
     def unpacked(self, data: bytes) -> Any:
         return _unpacked(data, self.made)
@@ -193,11 +214,11 @@ class _Reading:
         if code == _DELTA:
             return _DeltaSnapshot(self.unpacked(data))
         if code not in _CALLS:
-            raise self.not_allowed(f"the extension {code}")
+            raise self.not_allowed(_unreadable(f"the extension {code}"))
         module, name, given, *method = self.unpacked(data)
         make = self.maker(code, module, name, method)
         if make is None:
-            raise self.not_allowed(_called(code, module, name, method))
+            raise self.not_allowed(Refused(_called(code, module, name, method)))
         if code in (_SINGLE, _METHOD):
             return make(given)
         if code == _POSITIONAL:
@@ -217,7 +238,7 @@ class _Reading:
         names = value.get("id")
         make = self.reviver(names)
         if make is None:
-            raise self.not_allowed(_revived_name(names))
+            raise self.not_allowed(Refused(_revived_name(names)))
         return make(*(value.get("args") or ()), **(value.get("kwargs") or {}))
 
     def reviver(self, names: Any) -> Make | None:
@@ -265,7 +286,7 @@ class _Reading:
             self.look(parts)
             return
         if code not in _CALLS:
-            raise Refused(f"the extension {code}")
+            raise _unreadable(f"the extension {code}")
         module, name, given, *method = parts
         if self.maker(code, module, name, method) is None:
             raise Refused(_called(code, module, name, method))

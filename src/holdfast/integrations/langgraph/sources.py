@@ -64,8 +64,10 @@ class Source(Protocol):
         """Return one of them."""
 
 
-def open_source(url: str, values: PeerValues) -> AbstractContextManager[Source]:
+def open_source(url: str | Path, values: PeerValues) -> AbstractContextManager[Source]:
     """Open the database of a SqliteSaver (a path) or a PostgresSaver (a URL)."""
+    if isinstance(url, Path):
+        return SqliteSource(url, values)
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresSource(url, values)
     if "://" in url and not url.startswith("sqlite:///"):
