@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import orjson
@@ -94,14 +92,6 @@ class Question:
 
 
 @dataclass(slots=True, eq=False)
-class Use:
-    """A call until its caller has what it returns, and the effect that it turned out to be."""
-
-    call: Call
-    draft: NewEffect | None = None
-
-
-@dataclass(slots=True, eq=False)
 class Scope:
     """Where steps are counted: a run, or one attempt at a step whose body has steps of its own.
 
@@ -110,7 +100,7 @@ class Scope:
 
     inside: bytes = b""
     next: dict[str, int] = field(default_factory=dict)
-    again: dict[str, list[int]] = field(default_factory=dict)
+    again: dict[str, set[int]] = field(default_factory=dict)
 
     def key_for(self, call: Call, digest: bytes) -> str:
         """Return what a step without a key of its own is called here."""
@@ -118,6 +108,16 @@ class Scope:
         if self.inside:
             digest = b" " + hashlib.sha256(self.inside + digest).digest()
         return f"{call.name}#{digest[1:].hex()[:_KEY_DIGITS]}"
+
+
+@dataclass(slots=True, eq=False)
+class Use:
+    """A call until its caller has what it returns, and the effect that it turned out to be."""
+
+    call: Call
+    scope: Scope | None = None
+    draft: NewEffect | None = None
+    over: bool = False
 
 
 class Ledger:
@@ -144,7 +144,7 @@ class Ledger:
         self._session_id = session_id
         self._lock = new_lock()
         self._run = Scope()
-        self._running: dict[tuple[str, int], Scope] = {}
+        self._running: dict[tuple[str, int], Use] = {}
         self._recorded = Recorded(store, session_id)
 
     def restart(self) -> None:
@@ -164,22 +164,46 @@ class Ledger:
             raise InvalidStep(
                 f"step {call.name!r} is async; nothing was run. Use it with holdfast.aio"
             )
-        with self._use(call) as use:
-            opened = self.begin(use)
-            while isinstance(opened, Question):
-                verdict = cast("Reconcile", call.reconcile)(opened.effect)
-                opened = self.settle(opened, verdict)
-            return opened.value if isinstance(opened, Replayed) else self.perform(opened)
+        use = Use(call)
+        try:
+            try:
+                result = self._run_use(use)
+                use.over = True
+            finally:
+                self._release(use)
+        except BaseException:
+            # An interrupt comes at any moment, that of the release too: the caller has got no result.
+            use.over = False
+            self._release(use)
+            raise
+        return result
+
+    def _run_use(self, use: Use) -> Any:
+        opened = self.begin(use)
+        while isinstance(opened, Question):
+            verdict = cast("Reconcile", use.call.reconcile)(opened.effect)
+            opened = self.settle(opened, verdict)
+        return opened.value if isinstance(opened, Replayed) else self.perform(opened)
 
     async def run_async(self, call: Call, run: RunInThread) -> Any:
         """Run a step whose body may be a coroutine; ``run`` calls in a thread and waits there.
 
         A caller that is cancelled meanwhile has got no result, whatever is recorded by then.
         """
-        with self._use(call) as use:
-            return await self._run_async(use, run)
+        use = Use(call)
+        try:
+            try:
+                result = await self._run_use_async(use, run)
+                use.over = True
+            finally:
+                self._release(use)
+        except BaseException:
+            use.over = False
+            self._release(use)
+            raise
+        return result
 
-    async def _run_async(self, use: Use, run: RunInThread) -> Any:
+    async def _run_use_async(self, use: Use, run: RunInThread) -> Any:
         call = use.call
         opened = await self._opened(run, self.begin, use)
         while isinstance(opened, Question):
@@ -219,17 +243,6 @@ class Ledger:
             raise
         return opened[0]
 
-    @contextmanager
-    def _use(self, call: Call) -> Iterator[Use]:
-        """Make a call one use of its effect. It is over when it returns; if it raises, it is not."""
-        use = Use(call)
-        try:
-            yield use
-        except BaseException:
-            self._release(use, over=False)
-            raise
-        self._release(use, over=True)
-
     # The moments of a step ---------------------------------------------------------------
 
     def begin(self, use: Use) -> Replayed | Attempt | Question:
@@ -254,12 +267,13 @@ class Ledger:
 
     def perform(self, attempt: Attempt) -> Any:
         """Run a body that is no coroutine, and record how it ended."""
+        around = _AROUND.get()  # not a token, which an interrupt of `_enter` would keep from us
         try:
-            around = self._enter(attempt)
             try:
+                self._enter(attempt)
                 result = attempt.start()
             finally:
-                _AROUND.reset(around)
+                _AROUND.set(around)
         except BaseException as error:
             self.fail(attempt, error)
             raise
@@ -333,28 +347,34 @@ class Ledger:
                         f"nothing was run. Wait for it, or give each use a key of its own"
                     )
             elif scope.again.get(key):
-                occurrence = heappop(scope.again[key])
+                occurrence = min(scope.again[key])
             else:
                 occurrence = scope.next.get(key, 0)
                 while (key, occurrence) in self._running:
                     occurrence += 1
-                scope.next[key] = occurrence + 1
-            self._running[key, occurrence] = scope
-            use.draft = draft = NewEffect(
+            draft = NewEffect(
                 self._session_id, key, occurrence, call.name, digest, new_id(), fence=fence
             )
+            # From here on `_release` takes back whatever an interrupt leaves half done.
+            use.scope, use.draft = scope, draft
+            self._running[key, occurrence] = use
+            if call.key is None:
+                scope.again.get(key, set()).discard(occurrence)
+                scope.next[key] = max(occurrence + 1, scope.next.get(key, 0))
         return draft
 
-    def _release(self, use: Use, *, over: bool) -> None:
-        draft = use.draft
-        if draft is None:
+    def _release(self, use: Use) -> None:
+        """Let later calls be the effect that a use was, unless that is over. Doing so twice is fine."""
+        scope, draft = use.scope, use.draft
+        if scope is None or draft is None:
             return  # it was not begun
-        if not over or use.call.key is not None:
+        if not use.over or use.call.key is not None:
             self._recorded.add(draft)
         with self._lock:
-            scope = self._running.pop((draft.key, draft.occurrence))
-            if not over and draft.key in scope.next:
-                heappush(scope.again.setdefault(draft.key, []), draft.occurrence)
+            if not use.over and draft.occurrence < scope.next.get(draft.key, 0):
+                scope.again.setdefault(draft.key, set()).add(draft.occurrence)
+            if self._running.get((draft.key, draft.occurrence)) is use:
+                del self._running[draft.key, draft.occurrence]
 
     def _enter(self, attempt: Attempt) -> Token[Any]:
         """Count the steps of a body apart: another attempt at it meets them again."""

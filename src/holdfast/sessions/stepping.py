@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.effects import Call, Declaration, Effect, Ledger, Verdict
 from holdfast.sessions.saving import SavingSession
@@ -41,7 +41,9 @@ class SteppingSession(SavingSession):
         attempt. A step declared ``idempotent`` may run twice without harm: only its end is recorded.
         """
         call = Call(name, function, args, kwargs, key, policy, reconcile, idempotent)
-        return cast("R", self.open_ledger().run(call))
+        # Nothing is called after that: an interrupt would come between a use that is over and its caller.
+        result: R = self.open_ledger().run(call)
+        return result
 
     @overload
     def effect(self, function: Callable[P, R], /) -> Callable[P, R]: ...
