@@ -735,7 +735,7 @@ class EffectUnrecognised(EffectError):
 
 
 class EffectRunning(EffectError):
-    """A step with this key is running in the session at this moment. Nothing was run."""
+    """This very step is running in the session at this moment. Nothing was run."""
 
     code = "effect_running"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -178,6 +179,66 @@ class TestReplay:
             except ValueError:
                 continue
         assert len(world.calls) == 1
+
+    def test_a_guarded_block_in_a_body_can_be_repeated(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+
+        def outer() -> None:
+            for attempt in range(3):
+                with suppress(ValueError), session.guard("risky"):
+                    session.step("charge", world.act, 1)
+                    if attempt < 2:
+                        raise ValueError("after the charge")
+
+        session.step("outer", outer)
+        assert len(world.calls) == 1
+
+    def test_taking_up_a_checkpoint_in_a_body_meets_its_steps_again(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+        session.save_checkpoint("before", state={"n": 1})
+
+        def inner() -> list[Any]:
+            first = session.step("charge", world.act, 1)
+            session.load_checkpoint("before")
+            return [first, session.step("charge", world.act, 1)]
+
+        def outer() -> list[Any]:
+            found = session.step("inner", inner)
+            return [*found, session.step("charge", world.act, 1)]
+
+        first, second, third = session.step("outer", outer)
+        assert first == second
+        assert third["number"] == 2
+        assert len(world.calls) == 2
+
+    def test_a_step_that_runs_while_a_checkpoint_is_taken_up_is_not_run_a_second_time(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+        session.save_checkpoint("before", state={"n": 1})
+        started, release = threading.Event(), threading.Event()
+
+        def slow() -> str:
+            started.set()
+            assert release.wait(30)
+            return "done"
+
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(session.step, "charge", slow)
+            try:
+                assert started.wait(30)
+                session.load_checkpoint("before")
+                with pytest.raises(EffectRunning, match="'charge' is running"):
+                    session.step("charge", world.act)
+            finally:
+                release.set()
+            assert running.result(30) == "done"
+        assert session.step("charge", world.act) == "done"
+        assert session.step("charge", world.act) == {"number": 1, "args": []}
 
     def test_a_fork_has_done_nothing_yet(self, manager: SessionManager, world: World) -> None:
         session = manager.create_session("payer")

@@ -92,15 +92,20 @@ class Question:
 
 
 @dataclass(slots=True, eq=False)
-class Scope:
-    """Where steps are counted: a run, or one attempt at a step whose body has steps of its own.
+class Counts:
+    """By key: the next occurrence, and those whose use raised and that come again first."""
 
-    By key: the next occurrence, and those whose use raised and that come again first.
-    """
-
-    inside: bytes = b""
+    epoch: int
     next: dict[str, int] = field(default_factory=dict)
     again: dict[str, set[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """Where steps are counted: a run, or one attempt at a step whose body has steps of its own."""
+
+    counts: Counts
+    inside: bytes = b""
 
     def key_for(self, call: Call, digest: bytes) -> str:
         """Return what a step without a key of its own is called here."""
@@ -115,7 +120,7 @@ class Use:
     """A call until its caller has what it returns, and the effect that it turned out to be."""
 
     call: Call
-    scope: Scope | None = None
+    counts: Counts | None = None
     draft: NewEffect | None = None
     over: bool = False
 
@@ -143,14 +148,15 @@ class Ledger:
         self._fence = fence
         self._session_id = session_id
         self._lock = new_lock()
-        self._run = Scope()
+        self._epoch = 0
+        self._run = Scope(Counts(0))
         self._running: dict[tuple[str, int], Use] = {}
         self._recorded = Recorded(store, session_id)
 
     def restart(self) -> None:
-        """Count from the first again: what comes now repeats what was recorded."""
+        """Count from the first again, in bodies too: what comes now repeats what was recorded."""
         with self._lock:
-            self._run = Scope()
+            self._epoch += 1
             self._recorded = Recorded(self._store, self._session_id)
 
     def effects(self, *, status: str | None = None, limit: int | None = None) -> list[Effect]:
@@ -338,41 +344,41 @@ class Ledger:
         around = _AROUND.get()
         with self._lock:
             scope = around[1] if around is not None and around[0] is self else self._run
-            key = call.key if call.key is not None else scope.key_for(call, digest)
+            if scope.counts.epoch != self._epoch:
+                scope.counts = Counts(self._epoch)
+            counts = scope.counts
             if call.key is not None:
-                occurrence = 0
-                if (key, 0) in self._running:
-                    raise EffectRunning(
-                        f"the step with the key {key!r} is running in this session already; "
-                        f"nothing was run. Wait for it, or give each use a key of its own"
-                    )
-            elif scope.again.get(key):
-                occurrence = min(scope.again[key])
+                key, occurrence = call.key, 0
             else:
-                occurrence = scope.next.get(key, 0)
-                while (key, occurrence) in self._running:
-                    occurrence += 1
+                key = scope.key_for(call, digest)
+                occurrence = min(counts.again.get(key, ()), default=counts.next.get(key, 0))
             draft = NewEffect(
                 self._session_id, key, occurrence, call.name, digest, new_id(), fence=fence
             )
+            if (key, occurrence) in self._running:
+                # It has a key, or the count began anew while it runs.
+                raise EffectRunning(
+                    f"the step {shown(draft)} is running in this session already; nothing was run. "
+                    f"Wait for it, or give each use a key of its own"
+                )
             # From here on `_release` takes back whatever an interrupt leaves half done.
-            use.scope, use.draft = scope, draft
+            use.counts, use.draft = counts, draft
             self._running[key, occurrence] = use
             if call.key is None:
-                scope.again.get(key, set()).discard(occurrence)
-                scope.next[key] = max(occurrence + 1, scope.next.get(key, 0))
+                counts.again.get(key, set()).discard(occurrence)
+                counts.next[key] = max(occurrence + 1, counts.next.get(key, 0))
         return draft
 
     def _release(self, use: Use) -> None:
         """Let later calls be the effect that a use was, unless that is over. Doing so twice is fine."""
-        scope, draft = use.scope, use.draft
-        if scope is None or draft is None:
+        counts, draft = use.counts, use.draft
+        if counts is None or draft is None:
             return  # it was not begun
         if not use.over or use.call.key is not None:
             self._recorded.add(draft)
         with self._lock:
-            if not use.over and draft.occurrence < scope.next.get(draft.key, 0):
-                scope.again.setdefault(draft.key, set()).add(draft.occurrence)
+            if not use.over and draft.occurrence < counts.next.get(draft.key, 0):
+                counts.again.setdefault(draft.key, set()).add(draft.occurrence)
             if self._running.get((draft.key, draft.occurrence)) is use:
                 del self._running[draft.key, draft.occurrence]
 
@@ -380,7 +386,7 @@ class Ledger:
         """Count the steps of a body apart: another attempt at it meets them again."""
         draft = attempt.draft
         place = f"{draft.key}\0{draft.occurrence}\0".encode()
-        return _AROUND.set((self, Scope(place)))
+        return _AROUND.set((self, Scope(Counts(self._epoch), place)))
 
     def _attempt(self, draft: NewEffect, call: Call, *, recorded: bool) -> Attempt:
         return Attempt(draft, call, self._store.tenant, recorded)
