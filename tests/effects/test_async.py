@@ -384,3 +384,38 @@ def test_steps_inside_an_awaited_step_are_met_again(play: Callable[[Scenario], N
         assert calls == ["a", "a"]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_steps_inside_reconcile_belong_to_the_step(
+    play: Callable[[Scenario], None], awaited: bool
+) -> None:
+    calls: list[str] = []
+
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        def ask() -> int:
+            calls.append("asked")
+            return len(calls)
+
+        def pay() -> None:
+            raise ValueError("no answer")
+
+        async def look(effect: Effect) -> Verdict:
+            return effect.happened(await session.step("ask", ask))
+
+        def look_blocking(effect: Effect) -> Verdict:
+            return asyncio.run_coroutine_threadsafe(look(effect), loop).result(30)
+
+        async def ask_the_bank() -> Any:
+            reconcile: Any = look if awaited else look_blocking
+            return await session.step("pay", pay, policy="ask", reconcile=reconcile)
+
+        loop = asyncio.get_running_loop()
+        with pytest.raises(ValueError, match="no answer"):
+            await session.step("pay", pay)
+        assert await ask_the_bank() == 1
+        session = await manager.resume_session(session.id)
+        assert await ask_the_bank() == 1
+        assert await session.step("ask", ask) == 2
+
+    play(scenario)

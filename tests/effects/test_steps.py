@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -547,6 +548,73 @@ class TestEnds:
         # Outside, the same step is another one.
         assert session.step("inner", world.act)["number"] == 3
         assert len(session.effects()) == 4
+
+    def test_steps_in_threads_of_a_body_belong_to_it_in_a_copy_of_its_context(
+        self, manager: SessionManager, reopen: Reopen, world: World
+    ) -> None:
+        def play(session: Session) -> None:
+            def outer() -> Any:
+                with ThreadPoolExecutor(1) as pool:
+                    inner = partial(session.step, "inner", world.act)
+                    return pool.submit(copy_context().run, inner).result()
+
+            assert session.step("outer", outer)["number"] == 1
+            assert session.step("inner", world.act)["number"] == 2
+
+        session = manager.create_session("payer")
+        play(session)
+        play(reopen().resume_session(session.id))
+        assert len(world.calls) == 2
+
+    def test_steps_inside_a_step_belong_to_it_through_those_of_another_session(
+        self, manager: SessionManager, reopen: Reopen, world: World
+    ) -> None:
+        def play(session: Session, other: Session) -> None:
+            def between() -> Any:
+                return session.step("inner", world.act)
+
+            assert session.step("outer", lambda: other.step("between", between))["number"] == 1
+            assert session.step("inner", world.act)["number"] == 2
+
+        sessions = [manager.create_session("payer") for _ in range(2)]
+        play(*sessions)
+        again = reopen()
+        play(*(again.resume_session(one.id) for one in sessions))
+        assert len(world.calls) == 2
+
+    def test_steps_inside_reconcile_belong_to_the_attempt_that_it_is_asked_about(
+        self, manager: SessionManager, reopen: Reopen, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+        cut = iter([True, True, False])
+        asked: list[str] = []
+
+        def pay() -> str:
+            if next(cut):
+                raise Cut
+            return "paid"
+
+        def look(effect: Effect) -> Verdict:
+            session.step("ask", world.act, "bank")
+            asked.append(effect.record.attempt_id)
+            if len(asked) == 1:
+                raise Cut
+            return effect.did_not_happen()
+
+        with pytest.raises(Cut):
+            session.step("pay", pay)
+        for _ in range(2):
+            session = reopen().resume_session(session.id)
+            with pytest.raises(Cut):
+                session.step("pay", pay, policy="ask", reconcile=look)
+        # The answer about the first attempt was known; the second one is another question.
+        assert (len(set(asked)), len(world.calls)) == (1, 1)
+        session = reopen().resume_session(session.id)
+        assert session.step("pay", pay, policy="ask", reconcile=look) == "paid"
+        assert (len(set(asked)), len(world.calls)) == (2, 2)
+        session = reopen().resume_session(session.id)
+        assert session.step("pay", pay) == "paid"
+        assert session.step("ask", world.act, "bank")["number"] == 3
 
 
 class TestLeases:

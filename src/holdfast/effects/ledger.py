@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import orjson
@@ -102,7 +103,7 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """Where steps are counted: a run, or one attempt at a step whose body has steps of its own."""
+    """Where steps are counted: a run, or one attempt at a step that has steps of its own."""
 
     counts: Counts
     inside: bytes = b""
@@ -187,8 +188,7 @@ class Ledger:
     def _run_use(self, use: Use) -> Any:
         opened = self.begin(use)
         while isinstance(opened, Question):
-            verdict = cast("Reconcile", use.call.reconcile)(opened.effect)
-            opened = self.settle(opened, verdict)
+            opened = self.settle(opened, self._ask(opened))
         return opened.value if isinstance(opened, Replayed) else self.perform(opened)
 
     async def run_async(self, call: Call, run: RunInThread) -> Any:
@@ -213,11 +213,8 @@ class Ledger:
         call = use.call
         opened = await self._opened(run, self.begin, use)
         while isinstance(opened, Question):
-            reconcile = cast("Callable[..., Any]", call.reconcile)
-            verdict = (
-                await reconcile(opened.effect)
-                if is_async(reconcile)
-                else await run(reconcile, opened.effect)
+            verdict = await (
+                self._ask_async(opened) if is_async(call.reconcile) else run(self._ask, opened)
             )
             opened = await self._opened(run, self.settle, opened, verdict)
         if isinstance(opened, Replayed):
@@ -225,7 +222,7 @@ class Ledger:
         if not is_async(call.function):
             return await run(self.perform, opened)
         try:
-            around = self._enter(opened)
+            around = self._enter(opened.draft)
             try:
                 result = await opened.start()
             finally:
@@ -276,7 +273,7 @@ class Ledger:
         around = _AROUND.get()  # not a token, which an interrupt of `_enter` would keep from us
         try:
             try:
-                self._enter(attempt)
+                self._enter(attempt.draft)
                 result = attempt.start()
             finally:
                 _AROUND.set(around)
@@ -343,7 +340,7 @@ class Ledger:
         fence = self._fence()
         around = _AROUND.get()
         with self._lock:
-            scope = around[1] if around is not None and around[0] is self else self._run
+            scope = around.get(self, self._run)
             if scope.counts.epoch != self._epoch:
                 scope.counts = Counts(self._epoch)
             counts = scope.counts
@@ -382,11 +379,28 @@ class Ledger:
             if self._running.get((draft.key, draft.occurrence)) is use:
                 del self._running[draft.key, draft.occurrence]
 
-    def _enter(self, attempt: Attempt) -> Token[Any]:
-        """Count the steps of a body apart: another attempt at it meets them again."""
-        draft = attempt.draft
-        place = f"{draft.key}\0{draft.occurrence}\0".encode()
-        return _AROUND.set((self, Scope(Counts(self._epoch), place)))
+    def _ask(self, question: Question) -> Verdict | None:
+        around = _AROUND.get()
+        try:
+            self._enter(question.draft, question.effect.record.attempt_id)
+            return cast("Reconcile", question.call.reconcile)(question.effect)
+        finally:
+            _AROUND.set(around)
+
+    async def _ask_async(self, question: Question) -> Any:
+        around = self._enter(question.draft, question.effect.record.attempt_id)
+        try:
+            return await cast("Callable[..., Any]", question.call.reconcile)(question.effect)
+        finally:
+            _AROUND.reset(around)
+
+    def _enter(self, draft: NewEffect, asked: str = "") -> Token[Any]:
+        """Count the steps of a body apart: another attempt at it meets them again.
+
+        Those of ``reconcile`` belong to the attempt that it is asked about: of another one it is asked anew.
+        """
+        place = f"{draft.key}\0{draft.occurrence}\0{asked}".encode()
+        return _AROUND.set({**_AROUND.get(), self: Scope(Counts(self._epoch), place)})
 
     def _attempt(self, draft: NewEffect, call: Call, *, recorded: bool) -> Attempt:
         return Attempt(draft, call, self._store.tenant, recorded)
@@ -479,7 +493,10 @@ class Ledger:
             raise
 
 
-_AROUND: ContextVar[tuple[Ledger, Scope] | None] = ContextVar("holdfast_step", default=None)
+# What is being run around a call, by the session whose step it is.
+_AROUND: ContextVar[Mapping[Ledger, Scope]] = ContextVar(
+    "holdfast_step", default=MappingProxyType({})
+)
 
 
 def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:
