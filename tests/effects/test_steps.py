@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -653,6 +655,52 @@ class TestLeases:
             session.step("charge", body)
         assert "did happen" in caught.value.__notes__[0]
         assert [one.status for one in session.effects()] == ["started"]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    @pytest.mark.parametrize("idempotent", [False, True])
+    def test_a_child_that_was_forked_in_a_body_does_not_say_how_it_ended(
+        self, tmp_path: Path, idempotent: bool
+    ) -> None:
+        manager = SessionManager.open(tmp_path / "s.db", workspace=False)
+        session = manager.create_session("payer")
+        codes: list[int] = []
+
+        def body() -> str:
+            with warnings.catch_warnings():
+                # Newer Pythons warn of what is the subject here: forking a process that has threads.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+            if child == 0:
+                return "nothing was paid"
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            return "paid"
+
+        parent = os.getpid()
+        code = 1
+        try:
+            result = session.step("pay", body, idempotent=idempotent)
+        except LeaseLost:
+            code = 7
+        finally:
+            if os.getpid() != parent:
+                os._exit(code)
+        assert codes == [7]
+        assert [result, *(one.result for one in session.effects())] == ["paid", "paid"]
+        manager.close()
+
+    def test_a_body_whose_session_is_closed_meanwhile_says_how_it_ended_while_the_lease_stands(
+        self, manager: SessionManager, world: World
+    ) -> None:
+        session = manager.create_session("payer")
+        other = manager.resume_session(session.id)
+
+        def body() -> Any:
+            session.close()
+            return world.act()
+
+        first = session.step("pay", body)
+        assert other.step("pay", world.act) == first
+        assert len(world.calls) == 1
 
 
 class Spy(MemoryStore):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -41,6 +42,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidStep,
     ResultNotStorable,
+    SessionNotHeld,
     StateNotSerializable,
 )
 from holdfast.ids import new_id
@@ -465,6 +467,9 @@ class Ledger:
         """Record an outcome. Return the record that stands in its place, if one does."""
         draft = attempt.draft
         try:
+            # Of a session that was closed meanwhile the lease may stand, but a forked child has none.
+            with suppress(SessionNotHeld):
+                self._fence()
             if attempt.recorded:
                 place = (draft.session_id, draft.key, draft.occurrence, draft.attempt_id)
                 if not self._store.finish_effect(*place, outcome, fence=draft.fence):
