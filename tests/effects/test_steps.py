@@ -397,6 +397,33 @@ class TestIdentity:
         assert len({key, *others}) == 4
         assert again.step("pay", pay, 7, idempotency_key="mine") == "mine"
 
+    def test_an_idempotency_key_of_ones_own_is_left_alone(self) -> None:
+        def pay(order: int, idempotency_key: str = "none") -> str:
+            return idempotency_key
+
+        class Bank:
+            def pay(self, order: int, *, idempotency_key: str) -> str:
+                return idempotency_key
+
+        def pay_by_place(order: int, idempotency_key: str = "none", /) -> str:
+            return idempotency_key
+
+        session = SessionManager(MemoryStore(), workspace=False).create_session("payer")
+        mine = [
+            session.step("a", partial(pay, idempotency_key="mine"), 1),
+            session.step("b", pay, 1, "mine"),
+            session.step("c", partial(pay, 1), "mine"),
+            session.step("d", partial(pay, 1, "mine")),
+            session.step("e", partial(Bank().pay, idempotency_key="mine"), 1),
+            session.step("f", pay_by_place, 1, "mine"),
+        ]
+        assert mine == ["mine"] * 6
+        assert session.step("g", pay_by_place, 1) == "none"
+        for body in (pay, partial(pay, 1), Bank().pay, partial(Bank().pay, 1)):
+            args = () if isinstance(body, partial) else (1,)
+            key = session.step("h", body, *args)
+            assert key == session.effects()[-1].idempotency_key
+
     def test_the_idempotency_keys_of_tenants_differ(self) -> None:
         keys = set()
         for tenant in ("one", "two"):

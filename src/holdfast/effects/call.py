@@ -7,6 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import Parameter
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -57,6 +58,36 @@ class Call:
         if (self.policy == "ask") != (self.reconcile is not None):
             raise InvalidStep("policy='ask' and reconcile= go together: give both or neither")
 
+    def bare(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """Return the function and its arguments, those of a ``functools.partial`` among them."""
+        function, args, kwargs = self.function, self.args, dict(self.kwargs)
+        while isinstance(function, functools.partial):
+            args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
+            function = function.func
+        return function, args, kwargs
+
+    def wants_key(self) -> bool:
+        """Tell whether the body asks for its idempotency key by a parameter that nobody has filled."""
+        function, args, kwargs = self.bare()
+        code = getattr(function, "__code__", None)
+        if (
+            code is not None
+            and not hasattr(function, "__wrapped__")
+            and KEY_PARAMETER not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        ):
+            return False  # as most say, and quicker than by their signature
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return False  # written in C, and does not say
+        parameter = signature.parameters.get(KEY_PARAMETER)
+        if parameter is None or parameter.kind is Parameter.POSITIONAL_ONLY:
+            return False
+        try:
+            return KEY_PARAMETER not in signature.bind_partial(*args, **kwargs).arguments
+        except TypeError:
+            return KEY_PARAMETER not in kwargs  # the call will say what does not fit
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -83,10 +114,7 @@ def fingerprint(call: Call, screen: Screen | None = None) -> bytes:
     Of what a screen takes out it is no digest, which others could try guesses against. What stands in
     its place depends on the screen's key, whose mark then follows the digest.
     """
-    function, args, kwargs = call.function, call.args, dict(call.kwargs)
-    while isinstance(function, functools.partial):
-        args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
-        function = function.func
+    _, args, kwargs = call.bare()
     document = {"name": call.name, "args": list(args), "kwargs": kwargs}
     try:
         text, mark = _canonical(document, screen)
@@ -115,17 +143,6 @@ def is_async(function: object) -> bool:
     return not hasattr(function, "__code__") and inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004
     )
-
-
-def takes_key(function: Callable[..., Any]) -> bool:
-    """Tell whether a body asks for its idempotency key by the name of a parameter."""
-    code = getattr(function, "__code__", None)
-    if code is not None and not hasattr(function, "__wrapped__"):
-        return KEY_PARAMETER in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    try:
-        return KEY_PARAMETER in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False  # written in C, and does not say
 
 
 def _canonical(document: dict[str, Any], screen: Screen | None) -> tuple[bytes, bytes]:

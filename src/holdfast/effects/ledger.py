@@ -20,7 +20,6 @@ from holdfast.effects.call import (
     fingerprint,
     is_async,
     key_mark,
-    takes_key,
     without_mark,
 )
 from holdfast.effects.effect import (
@@ -70,10 +69,10 @@ class Attempt:
     recorded: bool
 
     def start(self) -> Any:
-        """Call the body, with its idempotency key if it has a parameter of that name."""
+        """Call the body, with its idempotency key if it has a parameter of that name to be filled."""
         call = self.call
         kwargs = dict(call.kwargs)
-        if KEY_PARAMETER not in kwargs and takes_key(call.function):
+        if call.wants_key():
             kwargs[KEY_PARAMETER] = idempotency_key(self.tenant, self.draft)
         return call.function(*call.args, **kwargs)
 
