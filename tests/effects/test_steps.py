@@ -919,12 +919,47 @@ class TestDeclarations:
             world.act()
             yield 1
 
+        class Pieces:
+            def __call__(self) -> Iterator[int]:
+                yield from pieces()
+
+        class AsyncPieces:
+            async def __call__(self) -> AsyncIterator[int]:
+                yield world.act()
+
         session = SessionManager(MemoryStore(), workspace=False).create_session("payer")
-        for body in (pieces, async_pieces):
+        for body in (pieces, async_pieces, Pieces(), AsyncPieces(), partial(Pieces())):
             with pytest.raises(InvalidStep, match="generator"):
                 session.step("a", body)
+            assert session.effects() == []
         assert session.step("a", lambda: list(pieces())) == [1]
         assert len(world.calls) == 1
+
+    @pytest.mark.parametrize("idempotent", [False, True])
+    def test_a_body_that_hands_out_a_generator_is_not_taken_for_done(
+        self, world: World, idempotent: bool
+    ) -> None:
+        def pieces() -> Iterator[int]:
+            world.act()
+            yield 1
+
+        async def async_pieces() -> AsyncIterator[int]:
+            world.act()
+            yield 1
+
+        session = SessionManager(MemoryStore(), workspace=False).create_session("payer")
+        hidden: list[Callable[[], Any]] = [lambda: pieces(), lambda: async_pieces()]
+        for name, body in zip("ab", hidden, strict=True):
+            with pytest.raises(InvalidStep, match="generator"):
+                session.step(name, body, idempotent=idempotent)
+            if not idempotent:
+                # It may have done something before.
+                with pytest.raises(EffectFailed, match="generator"):
+                    session.step(name, world.act)
+            assert world.calls == []
+            policy = "fail" if idempotent else "retry"
+            assert session.step(name, lambda: list(pieces()), policy=policy) == [1]
+            world.calls.clear()
 
     def test_a_decorated_function_is_called_as_before(self, world: World) -> None:
         manager = SessionManager(MemoryStore(), workspace=False)

@@ -48,7 +48,8 @@ class Call:
             raise InvalidStep(
                 f"step {self.name!r} needs a function to call, not {type(self.function).__name__}"
             )
-        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+        body = self.bare()[0]
+        if _is(inspect.isgeneratorfunction, body) or _is(inspect.isasyncgenfunction, body):
             raise InvalidStep(
                 f"step {self.name!r} is a generator, whose body does not run when it is called; "
                 f"nothing was run. Use a function that returns a list"
@@ -137,10 +138,15 @@ def without_mark(fingerprint: bytes) -> bytes:
 
 def is_async(function: object) -> bool:
     """Tell whether calling ``function`` gives something to be awaited."""
-    if inspect.iscoroutinefunction(function):
+    return _is(inspect.iscoroutinefunction, function)
+
+
+def _is(kind: Callable[[Any], bool], function: object) -> bool:
+    """Tell whether a function is of a kind, or an object whose ``__call__`` is."""
+    if kind(function):
         return True
-    # An object with an async __call__; functions have one too, which tells nothing.
-    return not hasattr(function, "__code__") and inspect.iscoroutinefunction(
+    # Functions have a __call__ too, which tells nothing.
+    return not hasattr(function, "__code__") and kind(
         getattr(function, "__call__", None)  # noqa: B004
     )
 

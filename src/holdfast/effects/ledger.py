@@ -289,6 +289,14 @@ class Ledger:
             )
             self.fail(attempt, hidden, began=False)
             raise hidden
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            # What the body did before it made that nobody knows: it need not be nothing.
+            lazy = InvalidStep(
+                f"step {attempt.call.name!r} returned a generator, whose body has not run to its end. Use a "
+                f"function that returns a list"
+            )
+            self.fail(attempt, lazy)
+            raise lazy
         return self.succeed(attempt, result)
 
     def succeed(self, attempt: Attempt, result: Any) -> Any:
