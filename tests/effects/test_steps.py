@@ -468,6 +468,41 @@ class TestEnds:
         assert (effect.status, effect.attempts, effect.error) == ("done", 2, None)
         assert reopen().resume_session(session.id).step("charge", world.act, 1) == done
 
+    @pytest.mark.parametrize("kind", ["argument", "traceback", "name"])
+    def test_an_error_that_cannot_be_told_whole_is_recorded_and_goes_on(
+        self, manager: SessionManager, kind: str
+    ) -> None:
+        class WithoutTraceback(Exception):
+            def __getattribute__(self, name: str) -> Any:
+                if name == "__traceback__":
+                    raise RuntimeError("no traceback")
+                return super().__getattribute__(name)
+
+        class Named(Exception): ...
+
+        Named.__qualname__ = "Odd\udcff"
+        error, recorded_type = {
+            "argument": (SyntaxError("odd", ("file", 1, 2, 5)), "SyntaxError"),  # type: ignore[arg-type]
+            "traceback": (WithoutTraceback("odd"), WithoutTraceback.__qualname__),
+            "name": (Named("odd"), "Odd\\udcff"),
+        }[kind]
+
+        def body() -> None:
+            raise error
+
+        session = manager.create_session("payer")
+        raised: list[int] = []
+        try:
+            session.step("charge", body)
+        except Exception as found:
+            raised.append(id(found))  # pytest could not tell of it either
+        assert raised == [id(error)]
+        with pytest.raises(EffectFailed) as failed:
+            session.step("charge", body)
+        assert failed.value.error_type == recorded_type
+        assert "odd" in str(failed.value.error_message)
+        assert failed.value.error_traceback
+
     def test_a_step_that_was_cut_short_is_unknown(
         self, manager: SessionManager, reopen: Reopen, world: World
     ) -> None:

@@ -117,10 +117,17 @@ def idempotency_key(tenant: str, effect: NewEffect | EffectRecord) -> str:
 def error_document(error: BaseException) -> dict[str, Any]:
     """Return what is kept of an error: its type, its message and its traceback."""
     return {
-        "type": type(error).__qualname__,
+        "type": _storable(type(error).__qualname__),
         "message": error_message(error),
-        "traceback": _storable(_last(traceback.format_exception(error))),
+        "traceback": _storable(_traceback(error)),
     }
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return _last(traceback.format_exception(error))
+    except Exception:
+        return "(its traceback cannot be read)"
 
 
 def _last(parts: list[str]) -> str:
