@@ -1025,6 +1025,23 @@ class TestDeclarations:
         assert names["send"] == "mail-ann"
         assert len(names) == 2
 
+    def test_a_step_is_named_after_a_partials_function_and_an_objects_class(
+        self, world: World
+    ) -> None:
+        class Charge:
+            def __call__(self, amount: int) -> Any:
+                return world.act(amount)
+
+        session = SessionManager(MemoryStore(), workspace=False).create_session("payer")
+        for body in (partial(world.act, 1), partial(partial(world.act), 1)):
+            assert session.effect(body)(5)["args"] == [1, 5]
+        assert session.effect(Charge())(5)["args"] == [5]
+        assert session.effect(partial(Charge(), 6))()["args"] == [6]
+        assert [one.name for one in session.effects()] == [
+            *[World.act.__qualname__] * 2,
+            *[Charge.__qualname__] * 2,
+        ]
+
     def test_every_effect_error_is_one_family(self) -> None:
         for error in (EffectUnknown, EffectFailed, EffectMismatch, EffectRunning):
             assert issubclass(error, HoldfastError)

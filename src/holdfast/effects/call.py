@@ -105,7 +105,7 @@ class Declaration:
     ) -> Call:
         """Return the step that one call of the function is."""
         key = self.key(*args, **kwargs) if callable(self.key) else self.key
-        name = self.name or body.__qualname__
+        name = self.name or _name(body)
         return Call(name, body, args, kwargs, key, self.policy, self.reconcile, self.idempotent)
 
 
@@ -134,6 +134,14 @@ def key_mark(fingerprint: bytes) -> bytes:
 def without_mark(fingerprint: bytes) -> bytes:
     """Return the digest alone."""
     return fingerprint[:DIGEST_BYTES]
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """Return what a function is called; an object that can be called goes by its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name
 
 
 def is_async(function: object) -> bool:
