@@ -263,6 +263,25 @@ def test_a_step_whose_end_nobody_recorded_is_unsafe(
     assert "charge-card" in found.reasons[0].message
 
 
+def test_a_step_that_runs_in_this_process_is_not_unknown() -> None:
+    with SessionManager.open("memory:", workspace=False) as manager:
+        session = manager.create_session("a")
+        session.save_checkpoint("one", state={})
+
+        def codes() -> list[str]:
+            looks = (session.preflight(), manager.get_session(session.id).brief().preflight)
+            return [code for look in looks for code in look.codes]
+
+        assert session.step("pay", codes) == []
+
+        def lost() -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            session.step("lose", lost)
+        assert codes() == ["effect_unknown"] * 2
+
+
 @pytest.mark.row("B3")
 @pytest.mark.parametrize(
     ("change", "code"),

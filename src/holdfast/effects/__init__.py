@@ -19,6 +19,15 @@ A body runs at most once for each record that says started. No record can tell m
 
 from holdfast.effects.call import Call, Declaration
 from holdfast.effects.effect import Effect, Verdict, error_document, error_message
-from holdfast.effects.ledger import Ledger
+from holdfast.effects.ledger import Ledger, is_running_here
 
-__all__ = ["Call", "Declaration", "Effect", "Ledger", "Verdict", "error_document", "error_message"]
+__all__ = [
+    "Call",
+    "Declaration",
+    "Effect",
+    "Ledger",
+    "Verdict",
+    "error_document",
+    "error_message",
+    "is_running_here",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
@@ -370,6 +371,7 @@ class Ledger:
             # From here on `_release` takes back whatever an interrupt leaves half done.
             use.counts, use.draft = counts, draft
             self._running[key, occurrence] = use
+            _HERE.add((os.getpid(), draft.attempt_id))
             if call.key is None:
                 counts.again.get(key, set()).discard(occurrence)
                 counts.next[key] = max(occurrence + 1, counts.next.get(key, 0))
@@ -387,6 +389,7 @@ class Ledger:
                 counts.again.setdefault(draft.key, set()).add(draft.occurrence)
             if self._running.get((draft.key, draft.occurrence)) is use:
                 del self._running[draft.key, draft.occurrence]
+            _HERE.discard((os.getpid(), draft.attempt_id))
 
     def _ask(self, question: Question) -> Verdict | None:
         around = _AROUND.get()
@@ -509,6 +512,14 @@ class Ledger:
 _AROUND: ContextVar[Mapping[Ledger, Scope]] = ContextVar(
     "holdfast_step", default=MappingProxyType({})
 )
+
+# The attempts that are made in this process. A forked child makes none of its parent's.
+_HERE: Final[set[tuple[int, str]]] = set()
+
+
+def is_running_here(record: EffectRecord) -> bool:
+    """Tell whether this process is at work on a recorded effect, and will say how it ended."""
+    return (os.getpid(), record.attempt_id) in _HERE
 
 
 def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:

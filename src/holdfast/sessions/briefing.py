@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.brief import Ancestor, Brief, Note, check_max_tokens
+from holdfast.effects import is_running_here
 from holdfast.errors import (
     IntegrityError,
     InvalidIdentifier,
@@ -104,15 +105,16 @@ class _Look:
                 name = owner_name(lease.owner)
                 yield Reason("session_held", f"{name} works on this session", subject=lease.owner)
                 return
-        # Nobody works here, so nobody will record how these ended.
+        # Nobody else works here, so nobody will record how these ended but this process of its own.
         for status in ("started", "unknown"):
             query = EffectQuery(session_id=self.record.id, status=status)
             for effect in self.store.list_effects(query):
-                yield Reason(
-                    "effect_unknown",
-                    f"the step {effect.name} began, and nobody recorded how it ended",
-                    subject=effect.key,
-                )
+                if not is_running_here(effect):
+                    yield Reason(
+                        "effect_unknown",
+                        f"the step {effect.name} began, and nobody recorded how it ended",
+                        subject=effect.key,
+                    )
 
     def _content_reasons(self, tools: Tools) -> Iterator[Reason]:
         if tools is None:
