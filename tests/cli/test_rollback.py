@@ -385,6 +385,77 @@ def test_a_checkpoint_without_files_gives_back_its_state(cli: CommandLine) -> No
     assert "saved without files" in answer.err
 
 
+def test_nothing_is_promised_of_files_that_nobody_looked_at(cli: CommandLine) -> None:
+    Path("a").write_text("1")
+    cli.save("bare", {"step": 1}, "--no-files")
+    Path("a").write_text("2")
+    assert cli.ok("rollback", "--yes").splitlines() == [
+        "note: checkpoint 'bare' was saved without files: only the state changes",
+        "nothing to do: the state is as in bare",
+    ]
+    cli.save("whole", {"step": 1})
+    Path("a").write_text("3")
+    assert "nothing to do: the state is as in whole" in cli.ok("rollback", "--state-only", "--yes")
+    Path(".agents/holdfast.toml").write_text("[workspace]\ncapture = false\n")
+    note = "note: file snapshots are off here: only the state changes"
+    assert cli.ok("rollback", "--dry-run").splitlines()[-1] == note
+    said = [note, "nothing to do: the state is as in whole"]
+    assert cli.ok("rollback", "--yes").splitlines() == said
+    answer = cli("rollback", "--files-only", "--yes")
+    assert (answer.code, "file snapshots are off here" in answer.err) == (3, True)
+    assert Path("a").read_text() == "3"
+
+
+def test_files_that_no_snapshot_could_hold_are_not_called_as_they_were(cli: CommandLine) -> None:
+    (cli.project / ".agents").mkdir()
+    Path(".agents/holdfast.toml").write_text("[workspace]\nmax_file_mb = 1\n")
+    for name in ("gone", "changed", "src/other"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+        os.truncate(name, 2 << 20)
+    cli.save("good", {})
+    Path("gone").unlink()
+    os.truncate("changed", 3 << 20)
+    Path("came").touch()
+    os.truncate("came", 2 << 20)
+    why = "one of the two snapshots could not hold it: larger than 1,048,576 bytes"
+    left = [f"  {name}: {why}" for name in ("came", "changed", "gone", "src/other")]
+    lines = cli.ok("rollback", "--yes").splitlines()
+    assert (lines[0], sorted(lines[1:-1])) == ("Kept  4", left)
+    assert lines[-1] == "nothing to do: apart from these, all is as in good"
+    assert cli.ok("rollback", "--path", "src", "--yes").splitlines()[:-1] == ["Kept  1", left[-1]]
+    Path("a").touch()
+    assert set(left) < set(cli.ok("rollback", "--yes").splitlines())
+    assert not Path("a").exists()
+
+
+@pytest.mark.parametrize("command", ["rollback", "diff"])
+def test_a_path_behind_a_link_is_told_by_the_name_that_checkpoints_know(
+    cli: CommandLine, command: str
+) -> None:
+    options = ("--yes",) if command == "rollback" else ()
+    for folder in ("real", "src"):
+        Path(folder).mkdir()
+        Path(folder, "f").write_text("1\n")
+    os.symlink("real", "link")
+    cli.save("good", {})
+    Path("real/f").write_text("2\n")
+    Path("real/new").touch()
+    for name in ("f", "new", "gone"):
+        answer = cli(command, "good", "--path", f"link/{name}", *options)
+        assert (answer.code, answer.out) == (2, "")
+        assert f"'link/{name}' leads through a link" in answer.err
+        assert f"this is 'real/{name}'" in answer.err
+    os.symlink("..", "out")
+    assert "outside of the project" in cli(command, "--path", "out/x", *options).err
+    # The link itself is a file like any other, and what the checkpoint has by that name can be asked for.
+    assert cli(command, "good", "--path", "link", *options).code == 0
+    Path("src").rename("elsewhere")
+    os.symlink("elsewhere", "src")
+    assert "src/f" in cli(command, "good", "--path", "src/f", *options).out
+    assert Path("elsewhere/f").read_text() == "1\n"
+
+
 def test_a_checkpoint_of_another_session_is_named_by_its_whole_id(
     cli: CommandLine, manager: SessionManager
 ) -> None:

@@ -250,6 +250,11 @@ def print_rollback(report: RollbackReport, found: Comparison, *, most: int | Non
         print_line(("State  ", "bold"), _state_text(found))
     else:
         print_line(("State  ", "bold"), "stays as it is")
+    print_notes(report)
+
+
+def print_notes(report: RollbackReport) -> None:
+    """Print what is to be known of a rollback besides what it changes."""
     for note in report.notes:
         print_line((f"note: {one_line(path_text(note))}", "yellow"))
 

@@ -13,6 +13,7 @@ from holdfast.cli.asking import confirm, nobody_to_ask, yes_option
 from holdfast.cli.changes import (
     counted,
     print_left_alone,
+    print_notes,
     print_patch,
     print_rollback,
     print_state,
@@ -145,12 +146,11 @@ def carry_out(
 
 
 def _say_nothing_to_do(preview: RollbackReport) -> None:
-    name = one_line(preview.checkpoint.name)
-    if not preview.files:
-        print_line(f"nothing to do: all is as in {name}")
-        return
     print_left_alone(preview, most=_LISTED)
-    print_line(f"nothing to do: apart from these, all is as in {name}")
+    print_notes(preview)
+    whole = "all" if preview.files is not None else "the state"
+    apart = "apart from these, " if preview.files else ""
+    print_line(f"nothing to do: {apart}{whole} is as in {one_line(preview.checkpoint.name)}")
 
 
 def _say_done(report: RollbackReport, *, state: bool) -> None:

@@ -116,6 +116,7 @@ def _compare_files(
     with ExitStack() as stack:
         # What checkpoints lack is found out before a snapshot is taken.
         commits = [files.of(one.record) if one is not None else None for one in (before, after)]
+        files.check_paths(filter(None, commits), files.workspace.relatives(paths))
         if None in commits:
             stack.enter_context(files.workspace.saving())
         old, new = (one or files.workspace.snapshot().commit for one in commits)

@@ -43,6 +43,7 @@ from holdfast.workspace.base import (
     listed,
     readable,
 )
+from holdfast.workspace.files import Files
 from holdfast.workspace.git import Workspace
 from holdfast.workspace.repository import read_git_state
 
@@ -405,15 +406,29 @@ class ProjectFiles:
         self.fetch(record.workspace_commit)
         return record.workspace_commit
 
-    def check_paths(self, commit: str, paths: Sequence[str]) -> None:
-        """Refuse paths that neither a snapshot nor the project has: nobody can mean them."""
-        unknown = [path for path in paths if not os.path.lexists(self.workspace.root / path)]
-        held = self._held_by(commit) if unknown else ()
+    def check_paths(self, commits: Iterable[str], paths: Sequence[str]) -> None:
+        """Refuse paths that neither snapshots nor the project have: nobody can mean them.
+
+        What lies behind a link is in no snapshot by that name: the one that it has is told.
+        """
+        workspace = self.workspace
+        seen = Files(workspace.root)
+        linked = {path for path in paths if seen.passes_link(path)}
+        unknown = [
+            path for path in paths if path in linked or not os.path.lexists(workspace.root / path)
+        ]
+        held = [one for commit in commits for one in self._held_by(commit)] if unknown else ()
         for path in unknown:
-            if not any(one == path or one.startswith(f"{path}/") for one in held):
+            if any(one == path or one.startswith(f"{path}/") for one in held):
+                continue
+            if path in linked:
                 raise InvalidIdentifier(
-                    f"neither the checkpoint nor the project has {readable(path)!r}"
+                    f"{readable(path)!r} leads through a link, which is not followed; in checkpoints "
+                    f"this is {readable(workspace.behind_links(path))!r}"
                 )
+            raise InvalidIdentifier(
+                f"neither the checkpoint nor the project has {readable(path)!r}"
+            )
 
     def _held_by(self, commit: str) -> list[str]:
         return [*self.workspace.files(commit), *self.workspace.details(commit).empty]

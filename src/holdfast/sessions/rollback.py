@@ -61,7 +61,8 @@ _RESTORING: Final = 3600.0
 class RollbackReport:
     """What a rollback did, or with ``dry_run`` would do.
 
-    ``files`` is None when no files were asked for or the checkpoint holds none; ``notes`` say so.
+    ``files`` is None when no files were asked for, the checkpoint holds none or file snapshots are off;
+    ``notes`` say which.
     ``title`` is what it is called; ``safety`` holds how things were; ``landed`` is the new latest
     checkpoint.
     """
@@ -122,12 +123,7 @@ class Rollbacks:
             request = replace(request, title=f"rollback to {record.name}")
         with self._naming_a_good_one(record):
             target.content.read()
-            commit = self._commit_to_restore(record, request)
-        notes = []
-        if request.files and commit is None:
-            notes.append(
-                f"checkpoint {record.name!r} was saved without files: only the state changes"
-            )
+            commit, notes = self._commit_to_restore(record, request)
         files = self._files
         if commit is None or files is None:
             return self._roll_state_back(target, request, tuple(notes))
@@ -243,22 +239,24 @@ class Rollbacks:
 
     # Inside ----------------------------------------------------------------------------------
 
-    def _commit_to_restore(self, record: CheckpointRecord, request: Request) -> str | None:
+    def _commit_to_restore(
+        self, record: CheckpointRecord, request: Request
+    ) -> tuple[str | None, list[str]]:
+        """Return the snapshot to restore; where there is none, None and a note that says why."""
         if not request.files:
-            return None
-        if record.workspace_commit is None or self._files is None:
-            if not request.state:
-                why = (
-                    "file snapshots are off"
-                    if self._files is None
-                    else "it was saved without files"
-                )
-                raise SnapshotNotFound(f"checkpoint {record.name!r} has no files to restore: {why}")
-            return None
-        self._files.fetch(record.workspace_commit)
-        if request.kind == "rollback":
-            self._files.check_paths(record.workspace_commit, request.paths or ())
-        return record.workspace_commit
+            return None, []
+        commit, files = record.workspace_commit, self._files
+        if commit is not None and files is not None:
+            files.fetch(commit)
+            if request.kind == "rollback":
+                files.check_paths([commit], request.paths or ())
+            return commit, []
+        why = "file snapshots are off here"
+        if commit is None:
+            why = f"checkpoint {record.name!r} was saved without files"
+        if not request.state:
+            raise SnapshotNotFound(f"{why}: no file can be restored")
+        return None, [f"{why}: only the state changes"]
 
     @staticmethod
     def _head_that_stays(files: ProjectFiles, report: RestoreReport) -> list[str]:

@@ -462,6 +462,14 @@ class Workspace:
         """Return paths as snapshots name them, and refuse a single one in place of several."""
         return [self.relative(path) for path in listed(paths)]
 
+    def behind_links(self, path: str) -> str:
+        """Return the name by which snapshots know a path of the project that leads through links.
+
+        Raises `InvalidIdentifier` where they lead out of it.
+        """
+        folder, name = os.path.split(path)
+        return self.relative(os.path.join(os.path.realpath(self.root / folder), name))
+
     def _check(self, commit: str) -> None:
         plausible = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")
         if not plausible:

@@ -131,7 +131,10 @@ def make_plan(
     for path in (*target.details.modes, *target.details.directories, *target.details.empty):
         check_path(path)
     plan = Plan()
-    uncaptured = {one.path: one.reason for one in (*target.details.skipped, *now.details.skipped)}
+    uncaptured = {
+        one.path: f"one of the two snapshots could not hold it: {one.reason}"
+        for one in (*target.details.skipped, *now.details.skipped)
+    }
     difference = checked_difference(store, now.tree, target.tree)
     changes = [one for one in difference.files if within(one.path, paths)]
     gone = [one.path for one in changes if one.kind == "deleted"]
@@ -150,8 +153,7 @@ def make_plan(
         elif why := [
             uncaptured[one] for one in (change.path, *parents(change.path)) if one in uncaptured
         ]:
-            said = f"one of the two snapshots could not hold it: {why[0]}"
-            plan.kept.append(Skipped(change.path, said))
+            plan.kept.append(Skipped(change.path, why[0]))
         elif change.kind == "deleted" and change.path in ignored:
             plan.kept.append(Skipped(change.path, "the checkpoint's ignore rules leave it out"))
         elif change.kind == "deleted" and PurePosixPath(change.path).name == ".env":
@@ -161,6 +163,13 @@ def make_plan(
         else:
             plan.changes.append(change)
     left_alone = {one.path for one in (*plan.kept, *plan.conflicts)}
+    # Nobody knows whether these are as they were.
+    told = left_alone | folders_of(left_alone).keys()
+    plan.kept += [
+        Skipped(path, why)
+        for path, why in uncaptured.items()
+        if path not in told and within(path, paths)
+    ]
     # Those that a change makes empty or fills too, whatever was asked for: they stay directories.
     worked_in = set(folders_of(one.path for one in plan.changes))
     plan.empty_old, plan.empty_new = (
