@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import SessionManager
+from holdfast.cli import rolling
 from holdfast.workspace.apply import Applier
 from holdfast.workspace.base import Skipped
 from tests.cli.conftest import CommandLine, run_process
@@ -265,6 +266,41 @@ def test_a_person_is_asked(cli: CommandLine, repository: Path) -> None:
     drawn = on_terminal("undo", "--redo", cwd=repository, typed="\x04", code=130)
     assert drawn.splitlines()[-2:] == ["nothing was changed", "error: interrupted"]
     assert picture(repository) == ruined
+
+
+@pytest.mark.parametrize("meanwhile", ["saved", "written", "committed"])
+@pytest.mark.parametrize("command", ["rollback", "undo"])
+def test_a_yes_is_for_what_was_shown_and_nothing_else(
+    cli: CommandLine,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    meanwhile: str,
+) -> None:
+    cli.ok("rollback", "good", "--yes", "--move-head")
+    if command == "rollback":
+        ruin(repository)
+        git(repository, "checkout", "-q", "-b", "topic")
+
+    def go_on_before_the_answer(_question: str) -> None:
+        if meanwhile == "written":
+            (repository / "new").write_text("from another terminal\n")
+        elif meanwhile == "committed":
+            git(repository, "commit", "-q", "--allow-empty", "-m", "more")
+        else:
+            run_process("save", "between", "--take-over", cwd=repository).check_returncode()
+
+    monkeypatch.setattr(rolling, "nobody_to_ask", lambda _: False)
+    monkeypatch.setattr(rolling, "confirm", go_on_before_the_answer)
+    options = ("good", "--move-head") if command == "rollback" else ()
+    before = picture(repository)
+    answer = cli(command, *options)
+    assert (answer.code, "Nothing was changed: look again" in answer.err) == (4, True)
+    after = picture(repository)
+    after.pop("new", None)
+    assert after == before
+    # Who asks for no question was shown nothing.
+    cli.ok(command, *options, "--yes")
 
 
 def test_a_long_list_is_cut_before_the_question_and_whole_when_looked_at(

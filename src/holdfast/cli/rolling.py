@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, NoReturn
 
 import click
@@ -30,6 +30,7 @@ from holdfast.cli.output import answer, one_line, print_line
 from holdfast.cli.paging import paged
 from holdfast.hooks.rewind import GoingOn
 from holdfast.sessions import RollbackReport, Session, SessionManager
+from holdfast.sessions.confirming import Confirmations
 
 _LISTED: Final = 20
 _QUESTIONS: Final = {"rollback": "Roll back?", "undo": "Undo?", "redo": "Redo?"}
@@ -89,7 +90,7 @@ def carry_out(
     session: str | None,
     going_on: Callable[[Session, RollbackReport], GoingOn | None] = lambda *_: None,
 ) -> None:
-    """Call ``act(session, checkpoint, dry_run)`` to look, and after a yes to do what it showed.
+    """Call ``act(session, checkpoint, dry_run)`` to look, and to do what it showed: after a yes exactly that.
 
     ``name`` is what the deed is called, and ``session`` is as it was typed.
     Whoever holds the session is disturbed only by the deed itself. The checkpoint is None to look at
@@ -101,7 +102,10 @@ def carry_out(
     asks = not asked.yes and not asked.dry_run
     if asks and nobody_to_ask(common):
         _refuse_to_guess(name)
-    preview = act(manager.get_session(session_id), None, True)
+    seen = manager.get_session(session_id)
+    look = partial(act, seen, None, True)
+    confirmations = Confirmations()
+    preview, token = confirmations.preview(seen, look)
     found = manager.diff_of(preview, text=asked.with_diff)
     if asked.dry_run and common.json:
         answer({name: rollback_document(preview, found if asked.with_diff else None)})
@@ -120,6 +124,7 @@ def carry_out(
         return
     if asks:
         confirm(_QUESTIONS[name])
+        confirmations.confirmed(seen, look, token)
     target = preview.checkpoint.name
     back_to = target if name == "rollback" else None
     held = manager.hold_session(session_id, take_over=asked.take_over, back_to=back_to)

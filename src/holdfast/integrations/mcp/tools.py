@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from holdfast.integrations.mcp import answers
@@ -104,10 +105,11 @@ class Tools:
         """
         with self._place.reading(session) as (manager, found):
             chosen = self._place.inside(manager, paths)
+            look = partial(found.rollback, checkpoint, paths=chosen, dry_run=True)
             if confirmation is None:
-                report, token = self._confirmations.preview(found, checkpoint, chosen)
+                report, token = self._confirmations.preview(found, look, paths=chosen)
                 return answers.rollback_answer(report, confirmation=token, session=found.record)
-            shown = self._confirmations.confirmed(found, checkpoint, chosen, confirmation)
+            shown = self._confirmations.confirmed(found, look, confirmation, paths=chosen)
         target = shown.checkpoint.name
         with self._place.writing(found.id, back_to=target) as (_, held):
             done = held.rollback(target, paths=chosen)
