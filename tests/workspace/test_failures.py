@@ -688,6 +688,47 @@ def test_commits_made_since_stay_reachable_and_are_reported(root: Path) -> None:
     assert git(root, "log", "--format=%H", report.backup).split()[:2] == [third, second]
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_an_index_that_was_moved_back_hides_no_change_of_the_same_moment(
+    root: Path, version: str
+) -> None:
+    def write_at_once(text: str) -> None:
+        (root / "a.txt").write_text(text)
+        os.utime(root / "a.txt", (10_000, 10_000))
+
+    git(root, "config", "core.trustCTime", "false")
+    git(root, "update-index", "--index-version", version)
+    write_at_once("two\n")
+    git(root, "add", "a.txt")
+    write_at_once("six\n")
+    # Only the index's own time tells git now that it has to look into the file.
+    os.utime(root / ".git" / "index", (10_000, 10_000))
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    git(root, "reset", "-q")
+    workspace.restore(saved.commit, move_head=True)
+    assert git(root, "status", "--porcelain") == "MM a.txt"
+    assert "-two\n+six" in git(root, "diff", "a.txt")
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_lock_that_a_power_cut_left_on_the_index_to_come_stops_no_move(
+    root: Path, staged: bool
+) -> None:
+    workspace = Workspace(root)
+    (root / "a.txt").write_text("two\n")
+    if staged:
+        git(root, "add", "a.txt")
+    saved = workspace.snapshot()
+    stood = repository_view(root)
+    git(root, "add", "a.txt")
+    commit_all(root)
+    (root / ".git" / "holdfast-index.lock").write_bytes(b"half of")
+    workspace.restore(saved.commit, move_head=True)
+    assert repository_view(root) == stood
+    assert not [*(root / ".git").glob("holdfast-*")]
+
+
 def test_commits_of_a_detached_head_are_kept_beside_those_of_the_branch(root: Path) -> None:
     workspace = Workspace(root)
     saved = workspace.snapshot()

@@ -38,6 +38,8 @@ _BACKUPS: Final = "refs/holdfast"
 _FRESH: Final = "holdfast-index"
 # Says in the user's repository which restore may move it: what a project brings along cannot.
 _TOKEN: Final = "holdfast-move"
+# Seconds after the epoch. None at all would tell git that an index has no time.
+_LONG_AGO: Final = 1
 _WHO: Final = {
     f"GIT_{who}_{what}": "holdfast" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
 }
@@ -334,9 +336,15 @@ class Mover:
     def _lock_index(self, saved: bytes | None) -> None:
         """Take the index's lock as git does, with the index to come as its content."""
         lock, fresh = self._repository.git_dir / "index.lock", self._repository.git_dir / _FRESH
-        fresh.unlink(missing_ok=True)
+        # A git that a power cut ended leaves its lock on the file behind.
+        for left in (fresh, fresh.with_name(f"{_FRESH}.lock")):
+            left.unlink(missing_ok=True)
         if saved is not None:
             fresh.write_bytes(saved)
+            # Git takes a file that is older than its index for compared with it. Nobody has compared these
+            # with this one, so it is to be older than all of them: what differs is marked when git writes it.
+            os.utime(fresh, (_LONG_AGO, _LONG_AGO))
+            self._git.run("update-index", "--force-write-index", index=fresh)
         elif self._position.commit is not None:
             if self._repository.index.exists():
                 shutil.copy2(self._repository.index, fresh)
