@@ -729,6 +729,28 @@ def test_a_lock_that_a_power_cut_left_on_the_index_to_come_stops_no_move(
     assert not [*(root / ".git").glob("holdfast-*")]
 
 
+@pytest.mark.parametrize(
+    "elsewhere", ["refs/heads/topic", "refs/tags/v2", "refs/remotes/origin/main"]
+)
+def test_commits_that_another_branch_has_need_no_reference(root: Path, elsewhere: str) -> None:
+    workspace = Workspace(root)
+    saved = workspace.snapshot()
+    (root / "a.txt").write_text("two\n")
+    second = commit_all(root)
+    (root / "a.txt").write_text("three\n")
+    third = commit_all(root)
+    git(root, "update-ref", elsewhere, third)
+    report = workspace.restore(saved.commit, move_head=True)
+    assert (report.commits, report.backup) == ((third, second), None)
+    assert not git(root, "for-each-ref", "refs/holdfast")
+    workspace.restore(report.safety, move_head=True)
+    assert git(root, "rev-parse", "HEAD") == third
+    git(root, "update-ref", elsewhere, second)
+    report = workspace.restore(saved.commit, move_head=True)
+    assert report.commits == (third, second)
+    assert git(root, "rev-parse", str(report.backup)) == third
+
+
 def test_commits_of_a_detached_head_are_kept_beside_those_of_the_branch(root: Path) -> None:
     workspace = Workspace(root)
     saved = workspace.snapshot()

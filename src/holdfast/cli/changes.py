@@ -245,7 +245,9 @@ def print_rollback(report: RollbackReport, found: Comparison, *, most: int | Non
             print_line(("HEAD   ", "bold"), one_line(files.head))
             if files.commits:
                 left = plural(len(files.commits), "commit")
-                print_line(f"       {left} would be on no branch any more; a reference keeps them")
+                print_line(
+                    f"       {left} would be left behind; a reference keeps what no other branch or tag has"
+                )
     if report.state:
         print_line(("State  ", "bold"), _state_text(found))
     else:

@@ -18,8 +18,8 @@ class Rollback:
 
     ``changes`` are the paths written and deleted, ``modes`` those whose permissions alone were set, and
     ``kept`` those left alone, with reasons. ``commits`` are those that the branch no longer contains;
-    ``backup`` is the reference that keeps them. ``safety`` is the id of the save point that holds how
-    things were: `undo` returns to it.
+    ``backup`` is the reference that keeps them where no other does. ``safety`` is the id of the save point
+    that holds how things were: `undo` returns to it.
     """
 
     checkpoint: SavePoint

@@ -154,7 +154,7 @@ class RestoreReport:
     ``conflicts`` are kept because somebody else changed them since. ``safety`` is the snapshot from
     just before, ``landed`` the one from just after. ``head`` tells what moved in the user's
     repository, ``commits`` are those that a moved branch no longer contains, and ``backup`` the
-    reference that keeps them.
+    reference that keeps them where no other branch or tag does.
     """
 
     target: str

@@ -1,6 +1,6 @@
 """Putting the user's repository back where a snapshot found it, when somebody asks for that.
 
-HEAD, branch, index and git's notes move; commits that a moved branch no longer contains are kept under a
+HEAD, branch, index and git's notes move; commits that no branch and no tag has then are kept under a
 reference. A move may be stopped anywhere: every step may be repeated, and one that was interrupted goes on
 only while nobody else moved the repository since.
 """
@@ -36,6 +36,8 @@ from holdfast.workspace.trees import leads_elsewhere
 
 _BACKUPS: Final = "refs/holdfast"
 _FRESH: Final = "holdfast-index"
+# References of the user's that keep commits, as git names them all.
+_HOLDING: Final = ("--branches", "--tags", "--remotes")
 # Says in the user's repository which restore may move it: what a project brings along cannot.
 _TOKEN: Final = "holdfast-move"
 # Seconds after the epoch. None at all would tell git that an index has no time.
@@ -47,7 +49,7 @@ _WHO: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a `Mover` did: a sentence, the commits left behind, the reference that keeps them."""
+    """What a `Mover` did: a sentence, the commits left behind, the reference where one has to keep them."""
 
     what: str
     commits: tuple[str, ...]
@@ -261,9 +263,16 @@ class Mover:
         if not self._repository.head().startswith("ref: "):
             tip = self._resolve("HEAD")
             if tip is not None:
-                kept = ("--not", "--branches", "--tags", "--remotes")
-                found.setdefault(tip, self._listed(tip, *without, *kept))
+                found.setdefault(tip, self._listed(tip, *without, "--not", *_HOLDING))
         return {tip: commits for tip, commits in found.items() if commits}
+
+    def _stays(self, tip: str) -> bool:
+        """Whether all commits behind one stay on other branches, remote ones too, or on tags."""
+        position = self._position
+        without = [f"^{position.commit}"] if position.commit else []
+        branch = (position.branch or "").removeprefix("refs/heads/")
+        itself = [f"--exclude={branch}"] if branch else []
+        return not self._listed(tip, *without, "--not", *itself, *_HOLDING)
 
     def _listed(self, *wanted: str) -> tuple[str, ...]:
         return tuple(self._git.run("rev-list", "--max-count=1000", *wanted).decode().split())
@@ -272,9 +281,11 @@ class Mover:
         return tuple(dict.fromkeys(one for commits in self._tips().values() for one in commits))
 
     def _keep_tips(self, label: str) -> str | None:
-        """Keep what is left behind under references; an earlier one is never overwritten."""
+        """Keep under references what nothing else does; an earlier one is never overwritten."""
         kept = None
         for tip in self._tips():
+            if self._stays(tip):
+                continue
             name = f"{_BACKUPS}/{label}"
             number = 1
             while (there := self._resolve(name)) not in (None, tip):
