@@ -629,7 +629,7 @@ class StoreFull(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The database or its directory cannot be written."""
+    """The database, or a file that was asked for, cannot be written where it is to be."""
 
     code = "store_read_only"
 

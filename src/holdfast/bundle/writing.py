@@ -34,6 +34,7 @@ from holdfast.errors import (
 from holdfast.model import Payload, SessionCopy, SessionRecord
 from holdfast.retention import Needs
 from holdfast.stores.base import Store
+from holdfast.stores.unwritable import writing
 
 # A list of chunks is closed when it is as long as this.
 _LIST: Final = 1 << 22
@@ -114,8 +115,8 @@ def write_bundle(
 
     With ``keys`` it is sealed. ``open_source`` may give another door through which its content comes.
 
-    Raises `SessionNotFound`, `CheckpointNotFound`, `BundleExists`, and `DigestMismatch` for content
-    that is damaged; then nothing is written.
+    Raises `SessionNotFound`, `CheckpointNotFound`, `BundleExists`, `StoreError` for a file that cannot be
+    written, and `DigestMismatch` for content that is damaged; then nothing is written.
     """
     if not overwrite and os.path.lexists(target):
         raise BundleExists(
@@ -128,7 +129,7 @@ def write_bundle(
     for _ in range(_ATTEMPTS):
         source = open_source(store, session_id, checkpoint_id)
         try:
-            with TemporaryFile(dir=target.parent) as body:
+            with writing(target), TemporaryFile(dir=target.parent) as body:
                 return _Writing(source, body, brief, files, ring).run(target)
         except _Changed:
             continue

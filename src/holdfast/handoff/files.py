@@ -28,9 +28,19 @@ def inside(project_dir: Path, path: Path) -> Path:
     return real
 
 
+def make_folder(folder: Path) -> None:
+    """Make a directory and those above it, if they are not there. A file in its place is none that exists."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(
+            errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(folder)
+        ) from None
+
+
 def create_new(path: Path, data: bytes) -> None:
     """Write a file that does not exist yet. Raises `FileExistsError`; what appears is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     aside = _written_aside(path.parent, data, mode=0o644)
     try:
         os.link(aside, path)

@@ -23,6 +23,7 @@ from holdfast.handoff.session_log import last_session_log
 from holdfast.model import CheckpointRecord, utc_now
 from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
+from holdfast.stores.unwritable import writing
 
 FOLDER: Final = Path(AGENTS_DIR, "sessions", "handoffs")
 _ISSUE: Final = re.compile(r"#?([A-Za-z0-9][A-Za-z0-9._-]{0,63})")
@@ -63,7 +64,8 @@ def write_issue_handoff(
             manager.project_dir, FOLDER / f"{name if number == 1 else f'{name}-{number}'}.md"
         )
         try:
-            create_new(path, data)
+            with writing(path):
+                create_new(path, data)
         except FileExistsError:
             continue
         break

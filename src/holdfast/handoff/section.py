@@ -26,6 +26,7 @@ from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
 from holdfast.sessions.rollback_request import is_of_rollback
+from holdfast.stores.unwritable import writing
 
 START: Final = "<!-- checkpoints:start -->"
 END: Final = "<!-- checkpoints:end -->"
@@ -233,13 +234,14 @@ def _needs_line(data: bytes) -> bool:
 def _write(path: Path, before: bytes | None, after: bytes) -> str:
     if before == after:
         return "unchanged"
-    if before is not None:
-        return "updated" if replace_file(path, before, after) else "again"
-    try:
-        create_new(path, after)
-    except FileExistsError:
-        return "again"
-    return "created"
+    with writing(path):
+        if before is not None:
+            return "updated" if replace_file(path, before, after) else "again"
+        try:
+            create_new(path, after)
+        except FileExistsError:
+            return "again"
+        return "created"
 
 
 # The text -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -17,10 +18,11 @@ import orjson
 
 from holdfast.brief import Brief, one_line
 from holdfast.config import AGENTS_DIR
-from holdfast.handoff.files import create_new, inside
+from holdfast.handoff.files import create_new, inside, make_folder
 from holdfast.ids import is_uuid
 from holdfast.model import CheckpointRecord, LogRecord
 from holdfast.sessions import Session, SessionManager
+from holdfast.stores.unwritable import writing
 
 FOLDER: Final = Path(AGENTS_DIR, "sessions")
 SCHEMA_VERSION: Final = "1.0"
@@ -72,15 +74,17 @@ def export_session_log(
 ) -> SessionLog:
     """Write the log of a session under the next free number. ``gates`` are answers to record in it."""
     folder = inside(manager.project_dir, FOLDER)
-    folder.mkdir(parents=True, exist_ok=True)
-    number = 1 + max((_number(path.name) for path in folder.iterdir()), default=0)
+    with writing(folder):
+        make_folder(folder)
+        number = 1 + max((_number(path.name) for path in folder.iterdir()), default=0)
     logged = manager.store.list_logs(session.id, newest=True, limit=_ENTRIES)
     document = _document(session, session.brief(), logged, gates or {})
     while True:
         stem = f"{session.created_at:%Y-%m-%d}-session-{number:02}"
         written = SessionLog(number, folder / f"{stem}.md", folder / f"{stem}.json")
         document["session"]["number"] = number
-        if _create(written, document, stem):
+        with suppress(FileExistsError):
+            _create(written, document, stem)
             break
         number += 1
     session.log("info", _exported_as(stem), data={EXPORTED: f"{FOLDER.as_posix()}/{stem}.json"})
@@ -106,17 +110,16 @@ def _number(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _create(log: SessionLog, document: Mapping[str, Any], stem: str) -> bool:
-    try:
+def _create(log: SessionLog, document: Mapping[str, Any], stem: str) -> None:
+    """Write both files, or none. Raises `FileExistsError` where one of them is there already."""
+    with writing(log.json):
         create_new(log.json, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
-    except FileExistsError:
-        return False
     try:
-        create_new(log.markdown, _markdown(document, stem).encode())
-    except FileExistsError:
+        with writing(log.markdown):
+            create_new(log.markdown, _markdown(document, stem).encode())
+    except BaseException:
         log.json.unlink()
-        return False
-    return True
+        raise
 
 
 def _document(

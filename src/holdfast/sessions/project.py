@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from holdfast.config import AGENTS_DIR, DATABASE, load_config
 from holdfast.errors import SchemaMissing, StoreUnavailable
 from holdfast.stores import open_store
+from holdfast.stores.unwritable import writing
 from holdfast.trust import remember_store
 
 StoreFound: TypeAlias = Literal["created", "prepared", "present"]
@@ -56,9 +57,6 @@ def prepare_project(
     try:
         store = open_store(config.url, create=False)
     except (SchemaMissing, StoreUnavailable) as error:
-        if embedded:
-            # Not every umask takes from the group and others what this mode does.
-            home.mkdir(mode=0o700, exist_ok=True)
         store = open_store(config.url)
         database = "prepared" if isinstance(error, SchemaMissing) else "created"
     with store:
@@ -78,6 +76,6 @@ def _ignore(path: Path, *, add: bool) -> IgnoreFound:
         return "not_added"
     end = b"\r\n" if b"\r\n" in text else b"\n"
     start = end if text and not text.endswith(b"\n") else b""
-    with path.open("ab") as file:
+    with writing(path), path.open("ab") as file:
         file.write(start + f"{AGENTS_DIR}/".encode() + end)
     return "added"

@@ -6,7 +6,6 @@ Nobody above a store knows its driver, so each error becomes a member of the tre
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -28,6 +27,7 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from holdfast.stores import unwritable
 
 ERRORS: Final[dict[type[apsw.Error], type[HoldfastError]]] = {
     apsw.AbortError: StoreUnavailable,
@@ -82,21 +82,13 @@ _CONSTRAINTS: Final[dict[int, type[HoldfastError]]] = {
     apsw.SQLITE_CONSTRAINT_TRIGGER: KeyRequired,
 }
 
-# Quotas and size limits are reported as failed writes; for the user the disk is full.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NO_PERMISSION: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
 ADVICE: Final[dict[type[HoldfastError], str]] = {
     StoreBusy: "Other writers held the file for too long. Nothing was stored; a retry is safe.",
-    StoreFull: "No room is left. Nothing was stored, earlier checkpoints are intact: free some "
-    "space and repeat.",
-    StoreReadOnly: "The file or its directory cannot be written. Nothing was changed: check the "
-    "permissions.",
+    **unwritable.ADVICE,
     NotADatabase: "This is no Holdfast database, or it is damaged. Nothing was changed: give "
     "another path, save what still verifies (holdfast doctor --salvage NEW), or restore the file from a "
     "copy.",
     KeyRequired: "Nothing was stored: set HOLDFAST_KEY or HOLDFAST_KEY_FILE and repeat.",
-    StoreUnavailable: "The file cannot be used. Nothing was changed: check the path and the disk.",
 }
 
 
@@ -104,19 +96,14 @@ def translated(
     error: apsw.Error | OSError, path: Path, url: str, system_errno: int = 0
 ) -> HoldfastError:
     """Return the Holdfast error that a driver's or the system's error means."""
-    kind: type[HoldfastError]
     if isinstance(error, OSError):
-        kind, number = StoreUnavailable, error.errno or 0
-    else:
-        kind, number = ERRORS.get(type(error), StoreError), system_errno
-        if isinstance(error, apsw.ConstraintError):
-            kind = _CONSTRAINTS.get(extended_code(error), ConflictError)
+        return unwritable.refusal(error, url)
+    kind: type[HoldfastError] = ERRORS.get(type(error), StoreError)
+    if isinstance(error, apsw.ConstraintError):
+        kind = _CONSTRAINTS.get(extended_code(error), ConflictError)
     if kind is StoreUnavailable:
-        if number in _NO_ROOM:
-            kind = StoreFull
-        elif number in _NO_PERMISSION or (
-            isinstance(error, apsw.CantOpenError) and _unwritable(path)
-        ):
+        kind = unwritable.kind_of(system_errno)
+        if kind is StoreUnavailable and isinstance(error, apsw.CantOpenError) and _unwritable(path):
             kind = StoreReadOnly
     return kind(f"{url}: {error}. {ADVICE.get(kind, 'Nothing was stored.')}")
 
