@@ -71,6 +71,7 @@ OBJECTS: Final = (
     {"$o": "dict", "v": [[1, 2], ["a", {"$o": "set", "v": [[1]]}]]},
     {"$o": "Send", "v": {"node": "n", "arg": {"$t": "tuple", "v": [1]}}},
     {"$o": "Command", "v": {"goto": "x"}},
+    {"$o": "Send", "v": [{"node": "n"}, {"more": [1]}, ["arg"]]},
     {"$o": "Document", "v": {"page_content": "x"}},
     {"$o": "DeltaSnapshot", "v": [1]},
 )  # fmt: skip

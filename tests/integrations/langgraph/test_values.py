@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
+from functools import cached_property
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import pydantic.dataclasses
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -73,6 +75,58 @@ class Plan(BaseModel):
     @classmethod
     def shout(cls, value: str) -> str:
         return value + "!"
+
+
+@dataclass
+class Invoice:
+    net: int
+
+    def __post_init__(self) -> None:
+        self.gross = self.net * 2
+
+    @cached_property
+    def words(self) -> Any:
+        return print
+
+
+@dataclass(frozen=True)
+class Sealed:
+    number: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", [self.number])
+
+
+@dataclass(slots=True)
+class Narrow:
+    number: int
+
+
+class Wide(Narrow):
+    """A subclass that is no dataclass by itself, whose objects take any attribute."""
+
+
+@dataclass
+class Drawer:
+    __slots__ = ("__lock", "number", "shelf")
+    number: int
+
+    def __post_init__(self) -> None:
+        self.__lock = self.number
+
+    def lock(self) -> int:
+        return self.__lock
+
+
+@dataclass
+class Draft:
+    number: int
+    seen: int = field(init=False)
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    number: int
 
 
 class Stranger:
@@ -274,6 +328,103 @@ def test_the_path_names_the_whole_way_to_what_is_damaged() -> None:
         StateCorrupt, match=r"\$\[1\]\.response_metadata\['where'\]\[0\]: the stored"
     ):
         Values(Classes()).thawed(["", message], "t", "c")
+
+
+RECORDS = (Invoice, Sealed, Narrow, Wide, Drawer, Draft, Checked)
+
+
+def records() -> list[Any]:
+    """Return objects with more than the fields of their classes, or less."""
+    made: list[Any] = [Invoice(1), Wide(2), Drawer(3), Checked(number=4)]
+    invoice, wide, drawer, checked = made
+    assert invoice.words
+    for one in (invoice, wide, checked):
+        one.note = {"by": [HumanMessage("hand", id="1")]}
+    drawer.shelf = "top"
+    return [invoice, Invoice(5), Sealed(6), wide, drawer, Drawer(7), Draft(8), checked]
+
+
+def insides(value: Any) -> dict[str, Any]:
+    names = {name for name in dir(value) if name not in ("words", "__dict__", "__weakref__")}
+    found = {name: getattr(value, name, "empty") for name in names}
+    return {name: one for name, one in found.items() if not callable(one)}
+
+
+def test_what_a_dataclass_has_beside_its_fields_comes_back(url: str) -> None:
+    with HoldfastSaver(url, types=RECORDS) as saver:
+        stored = saver.put(at(), checkpoint({"one": records()[0], "all": records()}), {}, {})
+        saver.put_writes(stored, [("all", records())], "task")
+        for reader in (saver, saver, HoldfastSaver(saver.store, types=RECORDS)):
+            found = reader.get_tuple(at())
+            assert found is not None
+            values = found.checkpoint["channel_values"]
+            [(_, _, written)] = found.pending_writes or []
+            for back in (values["all"], written, [values["one"], *values["all"][1:]]):
+                assert [insides(one) for one in back] == [insides(one) for one in records()]
+                assert "words" not in vars(back[0])
+                assert back[5].lock() == 7
+                assert not hasattr(back[5], "shelf")
+                assert not hasattr(back[6], "seen")
+            # What a graph does with its own reaches nobody else.
+            values["all"][0].note["by"].clear()
+            values["all"][1].more = "mine"
+            values["all"][5].shelf = "mine"
+
+
+@pytest.mark.parametrize(
+    ("at_place", "change"),
+    [
+        (0, lambda one: setattr(one, "net", 9)),
+        (0, lambda one: setattr(one, "gross", 9)),
+        (0, lambda one: one.note["by"].append(9)),
+        (1, lambda one: setattr(one, "more", 9)),
+        (1, lambda one: delattr(one, "gross")),
+        (2, lambda one: one.checks.append(9)),
+        (3, lambda one: setattr(one, "number", 9)),
+        (3, lambda one: setattr(one, "note", 9)),
+        (4, lambda one: setattr(one, "shelf", 9)),
+        (4, lambda one: delattr(one, "shelf")),
+        (5, lambda one: setattr(one, "number", 9)),
+        (6, lambda one: setattr(one, "seen", 9)),
+    ],
+)
+def test_a_dataclass_that_a_node_changed_in_place_is_stored_as_it_is(
+    at_place: int, change: Any
+) -> None:
+    with HoldfastSaver("memory:", types=RECORDS) as saver:
+        # By itself, for what is known of a list is known of all of it or of nothing.
+        mine = [records()[at_place]]
+        config = saver.put(at(), checkpoint({"all": mine}), {}, {})
+        change(mine[0])
+        saver.put(config, checkpoint({"all": mine}), {}, {})
+        for reader in (saver, HoldfastSaver(saver.store, types=RECORDS)):
+            found = reader.get_tuple(at())
+            assert found is not None
+            (back,) = found.checkpoint["channel_values"]["all"]
+            assert insides(back) == insides(mine[0])
+
+
+def test_what_is_beside_a_field_is_refused_by_its_path() -> None:
+    invoice: Any = Invoice(1)
+    invoice.client = [Stranger()]
+    with pytest.raises(ClassNotAllowed) as refused:
+        Values(Classes(RECORDS)).frozen({"a": invoice}, "t", "c")
+    assert refused.value.path == "$['a'].client[0]"
+
+
+@pytest.mark.parametrize("parts", [[{"net": 1}], [{}, {}, []], [{"net": 1}, 7, []], [{}, {}, 7]])
+def test_forged_parts_of_a_dataclass_make_nothing(parts: Any) -> None:
+    with pytest.raises(StateCorrupt, match="cannot be made again"):
+        Values(Classes(RECORDS)).thawed({"$o": f"{__name__}:Invoice", "v": parts}, "t", "c")
+
+
+def test_a_dataclass_from_before_is_read() -> None:
+    """When the fields were all that was stored."""
+    values = Values(Classes(RECORDS))
+    for name, parts in (("Invoice", {"net": 1}), ("Drawer", {"number": 1})):
+        back = values.thawed({"$o": f"{__name__}:{name}", "v": parts}, "t", "c")
+        assert back == {"Invoice": Invoice, "Drawer": Drawer}[name](1)
+        assert not hasattr(back, "gross")
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)

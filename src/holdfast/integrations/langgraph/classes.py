@@ -27,6 +27,7 @@ from holdfast.integrations.langgraph.forms import (
     RecordForm,
     TextForm,
     TupleForm,
+    slots_of,
 )
 
 # What most messages have nothing to say in. The format leaves these out, whatever the defaults of the
@@ -67,14 +68,8 @@ class Classes:
             self.attributes[form.made_of] = form.attributes
             given = (GIVEN,) if isinstance(form, ModelForm) else ()
             held = (*form.attributes, *given)
-            if _slots_of(form.made_of) <= {*held, "__dict__", "__weakref__"}:
+            if slots_of(form.made_of) <= set(held):
                 self.held[form.made_of] = held
-
-
-def _slots_of(kind: type) -> set[str]:
-    """Return the names of all slots of a class."""
-    slots = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-    return {name for names in slots for name in ([names] if isinstance(names, str) else names)}
 
 
 def _form_of(registered: type) -> Form:

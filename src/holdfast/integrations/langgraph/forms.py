@@ -7,11 +7,14 @@ row can start nothing.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import cached_property
 from operator import itemgetter
+from types import MemberDescriptorType
 from typing import Any, Final, Protocol
 
 from pydantic import BaseModel
@@ -178,11 +181,14 @@ class ModelForm:
 
 
 class RecordForm:
-    """A dataclass, or a class with slots: its attributes by name."""
+    """A dataclass, or a class with slots: its attributes by name, and what its objects have beside those.
 
-    __slots__ = ("_defaults", "attributes", "made_of", "tag")
+    A cached property is left out: whoever asks for it next computes it again.
+    """
 
-    def __init__(self, tag: str, made_of: type, names: Iterable[str] | None = None) -> None:
+    __slots__ = ("_defaults", "_has_dict", "_names", "_required", "attributes", "made_of", "tag")
+
+    def __init__(self, tag: str, made_of: type, names: Sequence[str] | None = None) -> None:
         self.tag = tag
         self.made_of = made_of
         self._defaults: dict[str, Callable[[], Any]] = {}
@@ -194,23 +200,70 @@ class RecordForm:
                     self._defaults[field.name] = lambda value=field.default: value  # type: ignore[misc]
                 elif field.default_factory is not dataclasses.MISSING:
                     self._defaults[field.name] = field.default_factory
-        self.attributes = tuple(names)
+        self._required = frozenset(names) - self._defaults.keys()
+        # A slot that is no field may be empty, and was not stored at first.
+        self._names = tuple(dict.fromkeys((*names, *sorted(slots_of(made_of)))))
+        self._has_dict = made_of.__dictoffset__ != 0
+        self.attributes = self._names
+        if self._has_dict:
+            kept_elsewhere = [
+                name
+                for name in self._names
+                if hasattr(inspect.getattr_static(made_of, name, None), "__set__")
+            ]
+            self.attributes = ("__dict__", *kept_elsewhere)
 
     def parts(self, value: Any, freeze: Walk) -> Any:
-        """Return the attributes."""
-        return {name: walked_field(name, getattr(value, name), freeze) for name in self.attributes}
+        """Return the attributes; where there is more to say, with what stands beside them and which are empty."""
+        parts: dict[str, Any] = {}
+        beside: dict[str, Any] = {}
+        empty: list[str] = []
+        for name in self._names:
+            try:
+                item = getattr(value, name)
+            except AttributeError:
+                empty.append(name)
+            else:
+                parts[name] = walked_field(name, item, freeze)
+        if self._has_dict:
+            for name, item in value.__dict__.items():
+                if name not in self._names and not self._computes(name):
+                    beside[name] = walked_field(name, item, freeze)
+        return [parts, beside, empty] if beside or empty else parts
+
+    def _computes(self, name: str) -> bool:
+        return type(getattr(self.made_of, name, None)) is cached_property
 
     def build(self, parts: Any, thaw: Walk) -> Any:
         """Return an object with these attributes; what a newer class adds has its default."""
+        beside: Mapping[str, Any] = {}
+        empty: Sequence[str] = ()
+        if type(parts) is list:
+            parts, beside, empty = parts
         made: Any = object.__new__(self.made_of)
-        for name in self.attributes:
+        for name in self._names:
             if name in parts:
                 _set(made, name, walked_field(name, parts[name], thaw))
+            elif name in empty:
+                continue
             elif name in self._defaults:
                 _set(made, name, self._defaults[name]())
-            else:
+            elif name in self._required:
                 raise ValueError(f"the attribute {name!r} is missing and has no default")
+        for name, item in beside.items():
+            made.__dict__[name] = walked_field(name, item, thaw)
         return made
+
+
+def slots_of(kind: type) -> set[str]:
+    """Return the names that the slots of a class have in its objects."""
+    return {
+        name
+        for base in kind.__mro__
+        if "__slots__" in vars(base)
+        for name, one in vars(base).items()
+        if type(one) is MemberDescriptorType
+    }
 
 
 class TupleForm:
