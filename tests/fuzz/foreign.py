@@ -73,6 +73,7 @@ OBJECTS: Final = (
     {"$o": "Command", "v": {"goto": "x"}},
     {"$o": "Send", "v": [{"node": "n"}, {"more": [1]}, ["arg"]]},
     {"$o": "Document", "v": {"page_content": "x"}},
+    {"$o": "Document", "v": [{"page_content": "x"}, None, None, ["page_content"]]},
     {"$o": "DeltaSnapshot", "v": [1]},
 )  # fmt: skip
 

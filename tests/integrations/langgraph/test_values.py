@@ -412,6 +412,57 @@ def test_what_is_beside_a_field_is_refused_by_its_path() -> None:
     assert refused.value.path == "$['a'].client[0]"
 
 
+class Wish(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    title: str = "any"
+    much: int | None = None
+
+
+WISHES = [
+    Wish(),
+    Wish(title="a"),
+    Wish(title="any", much=None),
+    Wish(title="b", more=1),  # type: ignore[call-arg]
+    Wish.model_construct({"title", "odd"}, title="c"),
+]
+
+
+def test_a_model_comes_back_with_what_it_was_given(url: str) -> None:
+    with HoldfastSaver(url, types=[Wish]) as saver:
+        wishes = [one.model_copy() for one in WISHES]
+        stored = saver.put(at(), checkpoint({"all": wishes}), {}, {})
+        # Nothing but that this was given has changed.
+        wishes[0].much = None
+        saver.put(stored, checkpoint({"all": wishes}), {}, {})
+        for reader in (saver, HoldfastSaver(saver.store, types=[Wish])):
+            found = reader.get_tuple(at())
+            assert found is not None
+            back = found.checkpoint["channel_values"]["all"]
+            assert back == wishes
+            for mine, its in zip(wishes, back, strict=True):
+                assert its.model_fields_set == mine.model_fields_set
+                assert its.model_dump(exclude_unset=True) == mine.model_dump(exclude_unset=True)
+
+
+def test_only_what_is_unusual_is_said_of_what_a_model_was_given() -> None:
+    values, tag = Values(Classes([Wish])), f"{__name__}:Wish"
+    whole = {"title": "any", "much": None}
+    assert values.frozen(Wish(**whole), "t", "c") == {"$o": tag, "v": whole}  # type: ignore[arg-type]
+    part = values.frozen(Wish(title="any"), "t", "c")
+    assert part == {"$o": tag, "v": [whole, {}, None, ["title"]]}
+    # As it was stored before: all that is there was given.
+    for before, given in ((whole, {*whole}), ([whole, {"more": 1}, None], {*whole, "more"})):
+        assert values.thawed({"$o": tag, "v": before}, "t", "c").model_fields_set == given
+
+
+@pytest.mark.parametrize("given", [7, [[]], [7], "title"])
+def test_forged_names_of_what_was_given_make_nothing(given: Any) -> None:
+    with pytest.raises(StateCorrupt, match="cannot be made again"):
+        Values(Classes([Wish])).thawed(
+            {"$o": f"{__name__}:Wish", "v": [{}, None, None, given]}, "t", "c"
+        )
+
+
 @pytest.mark.parametrize("parts", [[{"net": 1}], [{}, {}, []], [{"net": 1}, 7, []], [{}, {}, 7]])
 def test_forged_parts_of_a_dataclass_make_nothing(parts: Any) -> None:
     with pytest.raises(StateCorrupt, match="cannot be made again"):

@@ -67,7 +67,7 @@ class Classes:
         if form.attributes:
             self.attributes[form.made_of] = form.attributes
             given = (GIVEN,) if isinstance(form, ModelForm) else ()
-            held = (*form.attributes, *given)
+            held = tuple(dict.fromkeys((*form.attributes, *given)))
             if slots_of(form.made_of) <= set(held):
                 self.held[form.made_of] = held
 

@@ -54,14 +54,15 @@ class Form(Protocol):
 
 
 class ModelForm:
-    """A pydantic model: its fields, what was given beyond them, and its private attributes.
+    """A pydantic model: its fields, which of them were given, what was given beyond them, private attributes.
 
-    ``silent`` are values that the stored form leaves out. A message mostly says nothing but its
-    content and its id, and there may be thousands of them: those take a shorter way.
+    ``silent`` are values that the stored form leaves out, and with them which fields were given. A message
+    mostly says nothing but its content and its id, and there may be thousands of them: those take a shorter way.
     """
 
     __slots__ = (
-        *("_blank", "_brief", "_defaults", "_dicts", "_fields", "_lists", "_open", "_silent"),
+        *("_blank", "_brief", "_defaults", "_dicts", "_fields", "_keeps_given", "_lists"),
+        *("_open", "_silent"),
         *("attributes", "made_of", "tag"),
     )
 
@@ -70,7 +71,9 @@ class ModelForm:
     ) -> None:
         self.tag = tag
         self.made_of = made_of
-        self.attributes: tuple[str, ...] = ("__dict__", _EXTRA, _PRIVATE)
+        self._keeps_given = silent is None
+        given = (GIVEN,) if self._keeps_given else ()
+        self.attributes: tuple[str, ...] = ("__dict__", _EXTRA, _PRIVATE, *given)
         fields: Mapping[str, Any] = made_of.model_fields
         self._fields = tuple(fields)
         self._silent = {name: value for name, value in (silent or {}).items() if name in fields}
@@ -119,9 +122,12 @@ class ModelForm:
         except Misplaced as wrong:
             wrong.inside(f".{name}")
             raise
-        if not extra and not private:
+        given = value.__pydantic_fields_set__
+        usual_given = not self._keeps_given or given == {*parts, *(extra or ())}
+        if usual_given and not extra and not private:
             return parts
-        return [parts, walked_field(_EXTRA, extra, freeze), walked_field(_PRIVATE, private, freeze)]
+        beside = [walked_field(_EXTRA, extra, freeze), walked_field(_PRIVATE, private, freeze)]
+        return [parts, *beside] if usual_given else [parts, *beside, sorted(given)]
 
     def build(self, parts: Any, thaw: Walk) -> Any:
         """Return a model with exactly these fields; what a newer class adds has its default."""
@@ -143,8 +149,9 @@ class ModelForm:
                 _set_private(made, None)
                 return made
         extra = private = None
+        said: Sequence[Any] = ()
         if type(parts) is list:
-            parts, extra, private = parts
+            parts, extra, private, *said = parts
             extra = walked_field(_EXTRA, extra, thaw)
             private = walked_field(_PRIVATE, private, thaw)
         if type(parts) is not dict:
@@ -164,9 +171,10 @@ class ModelForm:
             raise
         if len(parts) + len(self._silent) < len(attributes):
             self._complete(attributes, parts)
+        given = _names_in(*said) if said else {*parts, *(extra or ())}
         made = object.__new__(self.made_of)
         _set_dict(made, attributes)
-        _set_given(made, set(parts))
+        _set_given(made, given)
         _set_extra(made, {} if extra is None and self._open else extra)
         _set_private(made, private)
         return made
@@ -178,6 +186,12 @@ class ModelForm:
             if name not in self._defaults:
                 raise ValueError(f"the field {name!r} is missing and has no default")
             attributes[name] = self._defaults[name].get_default(call_default_factory=True)
+
+
+def _names_in(names: Any) -> set[str]:
+    if type(names) is not list or any(type(name) is not str for name in names):
+        raise ValueError("what it was given is not named")
+    return set(names)
 
 
 class RecordForm:
