@@ -287,6 +287,46 @@ class TestTwoWriters:
         parents = [one.parent_config for one in saver.list(config)]
         assert all(parents.count(one) == 1 for one in parents), "the thread was forked"
 
+    @pytest.mark.parametrize("durability", ["sync", "async"])
+    @pytest.mark.parametrize("how", ["copied context", "thread", "task", "task with a timeout"])
+    def test_runs_whose_every_step_has_a_context_of_its_own_are_told_apart(
+        self, saver: HoldfastSaver, how: str, durability: Any
+    ) -> None:
+        """As web servers and timeouts go through a stream."""
+
+        async def step(run: Any) -> Any:
+            if how == "copied context":
+                return copy_context().run(next, run, None)
+            if how == "thread":
+                return await asyncio.to_thread(next, run, None)
+            if how == "task":
+                return await asyncio.create_task(anext(run, None))
+            return await asyncio.wait_for(anext(run, None), 60)
+
+        async def race() -> dict[str, str]:
+            graph = notes_graph(saver)
+            graph.invoke({"notes": ["first"]}, at())
+            stream = graph.astream if how.startswith("task") else graph.stream
+            runs = {
+                name: stream({"notes": [name]}, at(), durability=durability)
+                for name in ("one", "two")
+            }
+            ends = {}
+            while runs:
+                for name, run in list(runs.items()):
+                    try:
+                        if await step(run) is not None:
+                            continue
+                        ends[name] = "done"
+                    except StaleWriter:
+                        ends[name] = "stale"
+                    del runs[name]
+            return ends
+
+        assert sorted(asyncio.run(race()).values()) == ["done", "stale"]
+        parents = [one.parent_config for one in saver.list(at())]
+        assert all(parents.count(one) == 1 for one in parents), "the thread was forked"
+
     def test_a_run_follows_its_own_puts_in_any_thread(self, saver: HoldfastSaver) -> None:
         saver.get_tuple(at())
         parent = None
