@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast import SessionManager
+from holdfast import (
+    PostgresCheckpointSaver,
+    SessionManager,
+    SQLiteCheckpointer,
+    SQLiteCheckpointSaver,
+)
 from holdfast.config import find_project_root, load_config, without_password
+from holdfast.conversations import Conversations
 from holdfast.errors import InputError, InvalidConfiguration, InvalidUrl
-from holdfast.stores import open_store
+from holdfast.integrations.langgraph import HoldfastSaver
+from holdfast.savers import open_saver
+from holdfast.stores import file_of, open_store
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +117,56 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
 def test_a_url_of_no_known_kind_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrl):
         open_store(url)
+
+
+class Named(os.PathLike[Any]):
+    """A path that is no `Path`."""
+
+    def __init__(self, name: Any) -> None:
+        self.name = name
+
+    def __fspath__(self) -> Any:
+        return os.fspath(self.name)
+
+
+@pytest.mark.parametrize(
+    "no_url",
+    [None, 42, b"agent.db", ["agent.db"], Named(b"agent.db")],
+    ids=["none", "number", "bytes", "list", "path of bytes"],
+)
+@pytest.mark.parametrize(
+    "open_it",
+    [
+        open_store,
+        file_of,
+        HoldfastSaver,
+        open_saver,
+        SQLiteCheckpointSaver,
+        PostgresCheckpointSaver,
+        SQLiteCheckpointer,
+        lambda given: Conversations(given, "chat"),
+        # None is the store of the project here.
+        lambda given: SessionManager.open([given]),  # type: ignore[arg-type]
+    ],
+    ids=[
+        *("store", "file", "langgraph", "saver", "file saver", "server saver", "checkpointer"),
+        "chat",
+        "manager",
+    ],
+)
+def test_what_names_no_store_opens_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_it: Any, no_url: Any
+) -> None:
+    """``os.environ.get("NOT_SET")`` is no store called None."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidUrl, match="a path, sqlite:///"):
+        open_it(no_url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_named_by_anything_that_is_a_path(tmp_path: Path) -> None:
+    with open_store(Named(tmp_path / "a.db")):  # type: ignore[arg-type]
+        assert (tmp_path / "a.db").exists()
 
 
 @pytest.mark.row("S2-24")

@@ -74,7 +74,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.errors import InvalidConfiguration, StoreNotTrusted
+from holdfast.errors import InvalidConfiguration, InvalidUrl, StoreNotTrusted
 from holdfast.places import AGENTS_DIR, CONFIG_FILE, DATABASE, URL, find_marked, stated_store
 from holdfast.regular_files import read_small_file
 
@@ -100,6 +100,7 @@ __all__ = [
     "project_of_database",
     "read_agent_context",
     "surrounding_run",
+    "url_text",
     "without_password",
 ]
 
@@ -320,6 +321,21 @@ def agent_home(agent: str) -> Path:
         raise InvalidConfiguration("there is no home directory; set HOME") from None
 
 
+def url_text(url: object) -> str:
+    """Return the URL or path of a store as a text. Raises `InvalidUrl` for what is neither.
+
+    Anything has a text: without this, an environment variable that is not set opens a file called ``None``.
+    """
+    text = os.fspath(url) if isinstance(url, os.PathLike) else url
+    if not isinstance(text, str):
+        # Only of what kind it is: bytes may hold a password.
+        raise InvalidUrl(
+            f"a store is named by a path, sqlite:///…, postgresql://… or memory:, and not by an "
+            f"object of the type {type(url).__name__}"
+        )
+    return text
+
+
 def refuse_empty(url: str | Path | None, tenant: str | None) -> None:
     """Raise `InvalidConfiguration` for what is given and empty: whoever gave it did not mean the default."""
     for given, what in ((url, "URL of the store"), (tenant, "tenant")):
@@ -351,7 +367,7 @@ def load_config(
             trusted = _is_trusted(chosen)
     return Config(
         project_dir=root,
-        stated_url=str(chosen),
+        stated_url=url_text(chosen),
         trusted=trusted,
         tenant=tenant or stated_store()[1] or stored.get("tenant"),
         retention=stored.get("retention", {}),

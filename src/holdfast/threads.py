@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from holdfast.config import url_text
 from holdfast.errors import InvalidConfiguration, InvalidUrl
 from holdfast.ids import thread_agent_id
 from holdfast.model import TYPE_OF_CLASS, NewAgent, NewCheckpoint, NewSession, Payload, Trim
@@ -104,12 +105,13 @@ def check_cap(cap: float | None) -> int | None:
 
 def open_file(path: str | Path, tenant: str) -> Store:
     """Open the SQLite store of a file, which must be one."""
-    if str(path) == ":memory:":
+    text = url_text(path)
+    if text == ":memory:":
         raise InvalidUrl(
             "SQLite keeps its data in a file here; for memory there is a class of its own"
         )
     # A path that looks like a URL is a path here.
-    return open_store(Path(path).absolute(), tenant=tenant)
+    return open_store(Path(text).absolute(), tenant=tenant)
 
 
 class ThreadRecorders:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.config import url_text
 from holdfast.errors import CheckpointNotFound, InvalidFilter, InvalidIdentifier, StateCorrupt
 from holdfast.ids import is_uuid, new_id, thread_agents
 from holdfast.model import (
@@ -358,7 +359,7 @@ class PostgresCheckpointSaver(StoreCheckpointSaver):
         max_checkpoints_per_thread: float | None = None,
         tenant: str | None = None,
     ) -> None:
-        if not url.startswith(("postgresql://", "postgres://")):
+        if not url_text(url).startswith(("postgresql://", "postgres://")):
             raise InvalidIdentifier(
                 "a PostgreSQL saver needs a URL: postgresql://user@host/database"
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote
 
-from holdfast.config import key_in_environment, project_of_database
+from holdfast.config import key_in_environment, project_of_database, url_text
 from holdfast.errors import InvalidUrl, StoreUnavailable
 from holdfast.stores.base import Store
 
@@ -42,7 +42,7 @@ def open_store(
     ``tenant`` overrides the URL's own. With ``create=False`` nothing is created or migrated: a
     file that is not there raises `StoreUnavailable`, missing tables `SchemaMissing`. ``busy_timeout`` is
     how many seconds a write to a file waits for others. Drivers are imported only for the backend
-    in use.
+    in use. Raises `InvalidUrl` for what names no store.
 
     ``keys`` seal the store; by default those of the environment, and with False there are none. A
     new store is sealed with them. For one that is not theirs `KeyRequired`, `WrongKey` or
@@ -96,7 +96,7 @@ def _open(
     *,
     sealed: bool,
 ) -> Store:
-    text = str(url)
+    text = url_text(url)
     scheme, separator, _ = text.partition(":")
     if text == "memory:":
         from holdfast.stores.memory import MemoryStore
@@ -142,12 +142,12 @@ def _open(
 
 def file_of(url: str | Path) -> Path | None:
     """Return the file that a store is in; None for a store that is no file."""
-    return None if str(url).startswith(_NO_FILE) else file_in(url)[0]
+    return None if url_text(url).startswith(_NO_FILE) else file_in(url)[0]
 
 
 def file_in(url: str | Path) -> tuple[Path, dict[str, list[str]]]:
     """Return the file that a URL or path names, and the URL's options."""
-    text = str(url)
+    text = url_text(url)
     scheme, separator, rest = text.partition(":")
     options: dict[str, list[str]] = {}
     if scheme == "sqlite" and separator:
