@@ -114,6 +114,48 @@ def test_a_bad_channel_is_refused(saver: HoldfastSaver, channel: Any) -> None:
     assert saver.store.list_writes("t", "", ["c"]) == []
 
 
+@pytest.mark.parametrize(
+    "bad", [None, "ab", 7, [("c",)], [("c", 1, 2)], [1], ["ab"]], ids=lambda one: repr(one)
+)
+def test_writes_are_pairs(saver: HoldfastSaver, bad: Any) -> None:
+    with pytest.raises(InvalidIdentifier, match="pairs"):
+        saver.put_writes(at(checkpoint_id="c"), bad, "task")
+    assert saver.store.list_writes("t", "", ["c"]) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"id": "x"}, "thread 't', channel_values: a dict"),
+        ({"id": "x", "channel_values": None}, "thread 't', channel_values: a dict"),
+        ({"channel_values": {}}, "external id must be a str"),
+        ({}, "thread 't', channel_values: a dict"),
+        (None, "thread 't', checkpoint: a dict"),
+        ("x", "thread 't', checkpoint: a dict"),
+    ],
+    ids=["no values", "none for values", "no id", "empty", "none", "text"],
+)
+def test_what_is_no_checkpoint_is_refused(saver: HoldfastSaver, bad: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        saver.put(at(), bad, {}, {})
+    assert list(saver.list(None)) == []
+
+
+@pytest.mark.parametrize("bad", [None, "x", [("a", 1)]], ids=["none", "text", "pairs"])
+def test_metadata_that_is_no_dict_is_refused(saver: HoldfastSaver, bad: Any) -> None:
+    with pytest.raises(StateNotSerializable, match="thread 't', metadata: a dict"):
+        saver.put(at(), checkpoint(), bad, {})
+    assert list(saver.list(None)) == []
+
+
+@pytest.mark.parametrize(
+    "bad", [b"x", "", "abc", [], object(), float("nan"), float("inf")], ids=lambda one: str(one)[:9]
+)
+def test_what_is_no_version_has_none_after_it(bad: Any) -> None:
+    with HoldfastSaver("memory:") as saver, pytest.raises(InvalidIdentifier, match="no version"):
+        saver.get_next_version(bad, None)
+
+
 @pytest.mark.parametrize("bad", ["\ud800", {"k\ud800": 1}], ids=["text", "key"])
 def test_a_value_without_a_stored_form_names_thread_and_channel(
     saver: HoldfastSaver, bad: Any

@@ -553,6 +553,12 @@ def test_only_classes_of_known_shape_can_be_registered(wrong: Any) -> None:
         HoldfastSaver("memory:", types=[wrong])
 
 
+@pytest.mark.parametrize("wrong", [Order, Colour, None, 7], ids=repr)
+def test_classes_are_registered_as_a_list(wrong: Any) -> None:
+    with pytest.raises(InvalidConfiguration, match=r"types=\[Order, …\]"):
+        HoldfastSaver("memory:", types=wrong)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -58,6 +58,10 @@ class Classes:
         self.held: dict[type, tuple[str, ...]] = {}
         for form in (*_standard(), *_messages(), *_of_langgraph()):
             self._add(form)
+        if isinstance(registered, type) or not isinstance(registered, Iterable):
+            raise InvalidConfiguration(
+                f"classes are registered as a list, types=[Order, …]: {registered!r:.80}"
+            )
         for one in registered:
             self._add(_form_of(one))
 

@@ -6,6 +6,7 @@ with it the latest one, is the order of the puts: no clock and no id decides.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ from holdfast.integrations.langgraph.twins import AsyncTwins
 from holdfast.integrations.langgraph.values import Values
 from holdfast.model import CheckpointQuery, CheckpointRecord, NewWrite, Trim
 from holdfast.savers.backed import list_threads
-from holdfast.savers.values import ThreadInfo
+from holdfast.savers.values import ThreadInfo, check_writes
 from holdfast.sessions import SessionManager
 from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
@@ -122,7 +123,10 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """
         place = place_of(config)
         thread_id, namespace = place.line
-        checkpoint_id = check_external_id(checkpoint["id"])
+        _check_dict(checkpoint, thread_id, "checkpoint")
+        _check_dict(checkpoint.get("channel_values"), thread_id, "channel_values")
+        _check_dict(metadata, thread_id, "metadata")
+        checkpoint_id = check_external_id(checkpoint.get("id"))
         notes = self._notes(config, metadata, thread_id)
         run_id = notes.get("run_id")
         has_deltas = pruning.has_delta_channels(notes, checkpoint["channel_values"])
@@ -174,7 +178,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
                 f"thread {thread_id!r}: writes belong to one checkpoint, and the config names none"
             )
         drafts = []
-        for index, (channel, value) in enumerate(writes):
+        for index, (channel, value) in enumerate(check_writes(writes)):
             if not isinstance(channel, str):
                 raise InvalidIdentifier(f"thread {thread_id!r}: {channel!r:.80} is no channel")
             at = WRITES_IDX_MAP.get(channel, index)
@@ -403,9 +407,9 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """Return the version after ``current``: a number, or a text where a thread began with texts."""
         if current is None:
             return 1
-        if not isinstance(current, str):
+        if isinstance(current, int) or (isinstance(current, float) and math.isfinite(current)):
             return int(current) + 1
-        found = _VERSION.fullmatch(current)
+        found = _VERSION.fullmatch(current) if isinstance(current, str) else None
         if found is None:
             raise InvalidIdentifier(f"{current!r:.80} is no version of a channel")
         digits = found[1]
@@ -419,6 +423,13 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """Close the store if this saver opened it; closing twice is fine."""
         if self._owns_store:
             self._store.close()
+
+
+def _check_dict(value: object, thread_id: str, what: str) -> None:
+    if not isinstance(value, (dict, Mapping)):
+        raise StateNotSerializable(
+            f"thread {thread_id!r}, {what}", f"a dict is needed, not {type(value).__name__}"
+        )
 
 
 def _placed(
