@@ -401,11 +401,13 @@ class TestThreads:
             session.save_checkpoint(f"n{number}", state={"n": number})
         with pytest.raises(ForeignSession, match=r"session s .* type me\."):
             saver.delete_thread("s")
+        with pytest.raises(ForeignSession, match=r"session s .* type me\."):
+            saver.copy_thread("s", "copy")
         with pytest.raises(ForeignSession, match="session s "):
             saver.prune(["t", "s"], strategy=strategy)
         assert [one.name for one in session.list_checkpoints()] == ["n1", "n0"]
         assert session.save_checkpoint("n2", state={}).name == "n2"
-        assert ids(saver, at()) == ["c", "b", "a"]
+        assert ids(saver, None) == ["c", "b", "a"]
         assert [one.thread_id for one in saver.list_threads()] == ["t"]
 
     def test_pruning_keeps_the_last_of_each_namespace(self, saver: HoldfastSaver) -> None:

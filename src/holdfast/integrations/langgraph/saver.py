@@ -353,10 +353,13 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its namespaces and writes into a new one; contents are shared.
 
-        Raises `SessionNotFound` without a source and `SessionExists` for a taken target.
+        Raises `SessionNotFound` without a source, `SessionExists` for a taken target, and
+        `ForeignSession` where the source is another agent's session.
         """
         draft = thread_session(self._store.tenant, LANGGRAPH, thread_of(target_thread_id))
-        self._store.copy_session(thread_of(source_thread_id), draft)
+        source = thread_of(source_thread_id)
+        self._refuse_foreign([source])
+        self._store.copy_session(source, draft)
 
     def prune(
         self,
