@@ -158,11 +158,14 @@ def lease_busy(lease: Lease) -> CheckpointBusy:
     )
 
 
-def foreign_session(session_id: str, agent_type: str) -> ForeignSession:
-    """Return the refusal of an agent that would erase what is another's."""
+def foreign_session(
+    session_id: str,
+    agent_type: str,
+    advice: str = "Nothing was erased: do it where the session was made, or with `holdfast erase`",
+) -> ForeignSession:
+    """Return the refusal of an agent that would erase what is another's, or take it for its own."""
     return ForeignSession(
-        f"session {session_id} belongs to another agent, of the type {agent_type}. Nothing was erased: "
-        f"do it where the session was made, or with `holdfast erase`"
+        f"session {session_id} belongs to another agent, of the type {agent_type}. {advice}"
     )
 
 

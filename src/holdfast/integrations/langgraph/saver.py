@@ -358,7 +358,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """
         draft = thread_session(self._store.tenant, LANGGRAPH, thread_of(target_thread_id))
         source = thread_of(source_thread_id)
-        self._refuse_foreign([source])
+        self._refuse_foreign([source], "Nothing was copied: no graph could go on with it")
         self._store.copy_session(source, draft)
 
     def prune(
@@ -398,11 +398,11 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             self._store.gc()
             self._forget(threads)
 
-    def _refuse_foreign(self, thread_ids: Iterable[str]) -> None:
+    def _refuse_foreign(self, thread_ids: Iterable[str], *advice: str) -> None:
         for thread_id in thread_ids:
             found = self._store.find_session(thread_id)
             if found is not None and not found.agent_id.startswith(self._agents):
-                raise foreign_session(thread_id, found.agent_type)
+                raise foreign_session(thread_id, found.agent_type, *advice)
 
     # LangGraph's other wishes --------------------------------------------------------------------
 
