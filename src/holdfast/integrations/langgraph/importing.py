@@ -21,14 +21,13 @@ from typing import Any, Final
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
-from holdfast.errors import InputError, IntegrityError, StateNotSerializable
+from holdfast.errors import InputError, IntegrityError
 from holdfast.integrations.langgraph.peer_values import PeerValues
 from holdfast.integrations.langgraph.places import config_of
 from holdfast.integrations.langgraph.saver import HoldfastSaver
-from holdfast.integrations.langgraph.sources import PeerCheckpoint, PeerWrite, Source, open_source
-from holdfast.integrations.langgraph.values import Values
-from holdfast.model import CheckpointQuery, NewWrite, Payload, WritePlace
-from holdfast.state import StateEncoder, outline_state
+from holdfast.integrations.langgraph.sources import PeerCheckpoint, Source, open_source
+from holdfast.model import CheckpointQuery, Payload, WritePlace
+from holdfast.state import outline_state
 
 Progress = Callable[[int, int], None]
 
@@ -85,7 +84,6 @@ class _Import:
     def __init__(self, source: Source, saver: HoldfastSaver, progress: Progress | None) -> None:
         self.source = source
         self.saver = saver
-        self.values = Values(saver.classes)
         self.progress = progress
         self.checkpoints = self.present = self.writes = 0
         self.diverged: list[str] = []
@@ -160,28 +158,10 @@ class _Import:
         for one in found.writes:
             before = present.get((one.task_id, one.idx))
             if before is None or one.channel in WRITES_IDX_MAP:
-                draft = self.draft(thread_id, one)
+                place = (thread_id, one.task_id, one.task_path, one.idx, one.channel)
+                draft = self.saver.write_draft(*place, one.value, beside={_BROUGHT: True})
                 if Payload(draft.manifest, draft.refs) != before:
                     drafts.append(draft)
         if drafts:
             self.saver.put_drafts(thread_id, found.namespace, found.checkpoint_id, drafts)
             self.writes += len(drafts)
-
-    def draft(self, thread_id: str, one: PeerWrite) -> NewWrite:
-        frozen = self.values.frozen(one.value, thread_id, one.channel)
-        try:
-            encoded = StateEncoder().encode({"value": frozen, _BROUGHT: True})
-        except StateNotSerializable as error:
-            where = f"thread {thread_id!r}, channel {one.channel!r}, {error.path}"
-            raise StateNotSerializable(where, error.reason) from error
-        return NewWrite(
-            task_id=one.task_id,
-            index=one.idx,
-            channel=one.channel,
-            manifest=encoded.manifest,
-            refs=encoded.refs,
-            chunks=encoded.chunks,
-            expects=encoded.expects,
-            task_path=one.task_path,
-            replace=one.channel in WRITES_IDX_MAP,
-        )

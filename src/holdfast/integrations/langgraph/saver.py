@@ -186,12 +186,20 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         self.put_drafts(thread_id, namespace, place.checkpoint_id, drafts)
 
     def write_draft(
-        self, thread_id: str, task_id: str, task_path: str, index: int, channel: str, value: Any
+        self,
+        thread_id: str,
+        task_id: str,
+        task_path: str,
+        index: int,
+        channel: str,
+        value: Any,
+        *,
+        beside: Mapping[str, Any] | None = None,
     ) -> NewWrite:
-        """Return a pending write as it is stored, at a place in its task's order."""
+        """Return a pending write as it is stored, at a place in its task's order; it may hold more ``beside``."""
         frozen = self._values.frozen(value, thread_id, channel)
         try:
-            encoded = StateEncoder().encode({"value": frozen})
+            encoded = StateEncoder().encode({"value": frozen, **(beside or {})})
         except StateNotSerializable as error:
             raise _placed(error, thread_id, channel) from error
         return NewWrite(
