@@ -83,12 +83,15 @@ class DatabaseFile:
 
     def _new_locks(self) -> None:
         self._paused = False
-        self._pool = threading.Condition(threading.Lock())
+        # Entered and left by itself, which no interrupt can break: the methods of a condition are Python.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._writers.restart()
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` with a connection. It should be one statement, or begin a transaction."""
-        connection = self._borrow()
+        loan = self._borrow()
+        [connection] = loan
         try:
             result = work(connection)
             self._check_stillness()
@@ -107,7 +110,12 @@ class DatabaseFile:
             self._roll_back(connection)
             raise
         finally:
-            self._give_back(connection)
+            try:
+                self._give_back(loan)
+            except BaseException:
+                # Interrupted, perhaps before it was back.
+                self._give_back(loan)
+                raise
 
     def _explained(self, error: Exception) -> Exception:
         """Return the error that a caller of the store should see for one that came up here."""
@@ -215,46 +223,55 @@ class DatabaseFile:
                 f"process cannot lock it. Nothing was changed: open it again"
             )
 
-    def _borrow(self) -> apsw.Connection:
-        with self._pool:
-            while self._paused:
-                self._pool.wait()
-            if self._closed:
-                raise StoreClosed(f"{self.url} was closed; open it again")
-            self._borrowed += 1
-            if self._idle:
-                return self._idle.pop()
+    def _borrow(self) -> list[apsw.Connection]:
+        """Return a connection, in a list out of which `_give_back` takes it."""
+        counted = False
         try:
-            connection = self.connect()
-            prepare(connection)
-            return connection
+            with self._lock:
+                while self._paused:
+                    self._changed.wait()
+                if self._closed:
+                    raise StoreClosed(f"{self.url} was closed; open it again")
+                # An interrupt comes at a call, and there is none until all of it is done.
+                loan = self._idle[-1:]
+                del self._idle[-1:]
+                self._borrowed += 1
+                counted = True
+            if not loan:
+                loan.append(self.connect())
+                prepare(loan[0])
+            return loan
         except BaseException as error:
-            with self._pool:
-                self._borrowed -= 1
-                self._pool.notify_all()
+            if counted:
+                with self._lock:
+                    self._borrowed -= 1
+                    self._changed.notify_all()
             if isinstance(error, (apsw.Error, OSError)):
                 raise translated(error, self.path, self.url) from error
             raise
 
-    def _give_back(self, connection: apsw.Connection) -> None:
-        with self._pool:
-            if not self._closed and len(self._idle) < IDLE_CONNECTIONS:
-                self._idle.append(connection)
-                self._returned()
+    def _give_back(self, loan: list[apsw.Connection]) -> None:
+        with self._lock:
+            if not loan:
+                return
+            if self._paused:
+                self._changed.notify_all()
+            # One in a transaction was left there by an interrupt; to close it undoes that.
+            if not (self._closed or loan[0].in_transaction or len(self._idle) >= IDLE_CONNECTIONS):
+                self._idle += loan
+                del loan[:]
+                self._borrowed -= 1
                 return
         # Outside the lock, since closing may fold the log into the file; still counted as borrowed,
         # since a fork must not come in between.
         try:
             with suppress(apsw.Error):
-                connection.close()
+                loan[0].close()
         finally:
-            with self._pool:
-                self._returned()
-
-    def _returned(self) -> None:
-        self._borrowed -= 1
-        if self._paused:
-            self._pool.notify_all()
+            with self._lock:
+                del loan[:]
+                self._borrowed -= 1
+                self._changed.notify_all()
 
     def open(self, first: Callable[[apsw.Connection], None]) -> None:
         """Create or open the file and let ``first`` look at it; then let others use it."""
@@ -415,7 +432,7 @@ class DatabaseFile:
 
     def close(self) -> None:
         """Close all connections. The last one of all processes folds the log into the file."""
-        with self._pool:
+        with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -425,10 +442,10 @@ class DatabaseFile:
     def pause(self) -> None:
         """Close every connection that is not in use, and hold back those who ask for one."""
         deadline = time.monotonic() + FORK_PATIENCE
-        with self._pool:
+        with self._lock:
             self._paused = True
             while self._borrowed and time.monotonic() < deadline:
-                self._pool.wait(deadline - time.monotonic())
+                self._changed.wait(deadline - time.monotonic())
             idle, self._idle = self._idle, []
         for connection in idle:
             with suppress(apsw.Error):
@@ -436,9 +453,9 @@ class DatabaseFile:
 
     def unpause(self) -> None:
         """Let those who wait have connections again."""
-        with self._pool:
+        with self._lock:
             self._paused = False
-            self._pool.notify_all()
+            self._changed.notify_all()
 
     def restart(self) -> None:
         """Begin anew in a forked child, where no thread holds anything any more."""

@@ -8,12 +8,15 @@ fails, it alone is undone, and nobody else notices.
 Where the transaction itself fails nothing of it is stored, and everybody writes again alone: an error is that of
 whoever caused it. Work may therefore run twice, and in the thread of another writer; it touches nothing
 but the connection, and takes no lock.
+
+An interrupt can come wherever Python calls something or goes round in a loop, and nowhere else. So what belongs
+together here, such as to take somebody out of the queue and to let them lead, has no call in its middle; and
+`Writers._leave`, which sets right whatever was begun, is called again when it is interrupted itself.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -32,10 +35,11 @@ _SQL: Final = queries("sqlite")
 class _Turn:
     """One writer's work and what came of it. Who ``leads`` writes for those who wait as well.
 
-    ``left`` says that the writer is not there any more, done or interrupted.
+    ``others`` are those whose work it took and who are still to be told. ``left`` says that the writer is not
+    there any more, done or interrupted.
     """
 
-    __slots__ = ("_called", "alone", "done", "error", "leads", "left", "result", "work")
+    __slots__ = ("alone", "called", "done", "error", "leads", "left", "others", "result", "work")
 
     def __init__(self, work: Work, *, alone: bool) -> None:
         self.work = work
@@ -43,19 +47,16 @@ class _Turn:
         self.leads = False
         self.done = False
         self.left = False
+        self.others: list[_Turn] = []
         self.result: Any = None
         self.error: Exception | None = None
-        self._called = threading.Lock()
-        self._called.acquire()
+        # To release it lets go of the writer, who waits.
+        self.called = threading.Lock()
+        self.called.acquire()
 
     def wait(self, seconds: float = -1) -> bool:
         """Wait to be called; tell whether that happened in time."""
-        return self._called.acquire(timeout=seconds)
-
-    def call(self) -> None:
-        """Let go of the writer who waits."""
-        if self._called.locked():
-            self._called.release()
+        return self.called.acquire(timeout=seconds)
 
     def outcome(self) -> Any:
         """Return what the work returned, or raise what it raised."""
@@ -82,7 +83,7 @@ class Writers:
         """Begin anew, as a forked child has to, in which nobody writes or waits."""
         self._entry = threading.Lock()
         self._busy = False
-        self._waiting: deque[_Turn] = deque()
+        self._waiting: list[_Turn] = []
 
     def write(self, work: Work, *, patience: float, alone: bool = False) -> Any:
         """Run ``work`` in a transaction; what it did is durable when this returns its result.
@@ -101,7 +102,11 @@ class Writers:
             while not turn.done:
                 self._write_together(turn)
         finally:
-            self._leave(turn)
+            try:
+                self._leave(turn)
+            except BaseException:
+                self._leave(turn)
+                raise
         return turn.outcome()
 
     def _wait(self, turn: _Turn, patience: float) -> None:
@@ -117,66 +122,69 @@ class Writers:
 
     def _leave(self, turn: _Turn) -> None:
         """Let the next one lead. A writer who was interrupted leaves while others count on them."""
+        if turn.others:
+            self._tell(turn)
         with self._entry:
             turn.left = True
             if turn in self._waiting:
                 self._waiting.remove(turn)
             elif turn.leads:
-                self._busy = bool(self._waiting)
-                if self._busy:
-                    following = self._waiting.popleft()
+                turn.leads = False
+                if self._waiting:
+                    following = self._waiting[0]
+                    del self._waiting[0]
                     following.leads = True
-                    following.call()
+                    following.called.release()
+                else:
+                    self._busy = False
 
     def _write_together(self, turn: _Turn) -> None:
-        others: list[_Turn] = []
-        stored = False
-
         def transaction(connection: apsw.Connection) -> None:
-            nonlocal stored
             connection.execute(_SQL["sqlite.begin"])
             turn.result = turn.work(connection)
             if not turn.alone:
-                self._take(others)
-                for other in others:
+                self._take(turn)
+                for other in turn.others:
                     self._write_other(connection, other)
             try:
                 connection.execute(_SQL["sqlite.commit"])
-                stored = True
+                turn.done = True
             except apsw.Error:
                 raise
             except BaseException:
                 # An interrupt comes before a commit or after it, never in its middle.
-                stored = not connection.in_transaction
+                turn.done = not connection.in_transaction
                 raise
 
         try:
             self._transact(transaction)
-            turn.done = True
         except Exception:
-            if not others:
+            if not turn.others:
                 raise
             turn.alone = True
-        finally:
-            self._tell(others, stored=stored)
+            self._tell(turn)
 
-    def _tell(self, others: list[_Turn], *, stored: bool) -> None:
+    def _tell(self, turn: _Turn) -> None:
         """Let the others go if their work is stored; else let those still there write again, each alone."""
-        for other in others:
-            other.done = stored
-        if stored:
-            for other in others:
-                other.call()
-            return
-        for other in others:
-            other.alone, other.error = True, None
+        while turn.done and turn.others:
+            other = turn.others[0]
+            del turn.others[0]
+            other.done = True
+            other.called.release()
         with self._entry:
-            self._waiting.extendleft(other for other in reversed(others) if not other.left)
+            again = [other for other in turn.others if not other.left]
+            for other in again:
+                other.alone, other.error = True, None
+            self._waiting[:0] = again
+            turn.others = []
 
-    def _take(self, others: list[_Turn]) -> None:
+    def _take(self, turn: _Turn) -> None:
         with self._entry:
-            while self._waiting and not self._waiting[0].alone and len(others) < TOGETHER:
-                others.append(self._waiting.popleft())
+            count = 0
+            while count < min(len(self._waiting), TOGETHER) and not self._waiting[count].alone:
+                count += 1
+            turn.others = self._waiting[:count]
+            del self._waiting[:count]
 
     def _write_other(self, connection: apsw.Connection, other: _Turn) -> None:
         connection.execute(_SQL["sqlite.savepoint"])
