@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +27,21 @@ async def run_in(executor: Executor | None, call: Callable[..., T], *args: Any, 
 
     loop = asyncio.get_running_loop()
     bound = partial(copy_context().run, call, *args, **kwargs)
-    return await _outcome(loop.run_in_executor(executor, bound))
+    result, error = await _outcome(loop.run_in_executor(executor, _told, bound))
+    if error is None:
+        return cast("T", result)
+    try:
+        raise error
+    finally:
+        del error  # or it would hold itself, through its traceback
+
+
+def _told(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Return what a call returned or raised: a future cannot hold every error, and makes others of some."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, error
 
 
 async def outlast(work: Coroutine[Any, Any, T]) -> T:
