@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.aio import AsyncSession, AsyncSessionManager
 from holdfast.effects import Effect, Verdict
-from holdfast.errors import EffectFailed, EffectUnknown
+from holdfast.errors import DigestMismatch, EffectFailed, EffectUnknown
 from holdfast.stores.base import Store
 
 Scenario = Callable[[AsyncSessionManager, AsyncSession], Awaitable[None]]
@@ -417,5 +417,21 @@ def test_steps_inside_reconcile_belong_to_the_step(
         session = await manager.resume_session(session.id)
         assert await ask_the_bank() == 1
         assert await session.step("ask", ask) == 2
+
+    play(scenario)
+
+
+def test_a_damaged_result_keeps_no_other_effect_from_being_listed(
+    play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        await session.step("large", lambda: "x" * 5000)
+        await session.step("small", lambda: 1)
+        monkeypatch.setattr(manager.store, "read_chunks", lambda digests: {})
+        large, small = await session.effects()
+        monkeypatch.undo()
+        assert (large.status, small.result) == ("done", 1)
+        with pytest.raises(DigestMismatch):
+            _ = large.result
 
     play(scenario)

@@ -9,7 +9,13 @@ from datetime import datetime
 from typing import Any, Final, NoReturn
 from uuid import UUID, uuid5
 
-from holdfast.errors import EffectFailed, EffectUnknown, ResultNotStorable, StateCorrupt
+from holdfast.errors import (
+    EffectFailed,
+    EffectUnknown,
+    IntegrityError,
+    ResultNotStorable,
+    StateCorrupt,
+)
 from holdfast.model import EffectRecord, EffectStatus, NewEffect
 from holdfast.state import decode_state
 from holdfast.stores.base import Store
@@ -31,12 +37,13 @@ class Verdict:
 class Effect:
     """A recorded effect: what it was, how it ended, and what it returned."""
 
-    __slots__ = ("_result", "_store", "record")
+    __slots__ = ("_damage", "_result", "_store", "record")
 
     def __init__(self, record: EffectRecord, store: Store) -> None:
         self.record = record
         self._store = store
         self._result: tuple[Any, ...] = ()
+        self._damage: IntegrityError | None = None
 
     @property
     def name(self) -> str:
@@ -81,14 +88,22 @@ class Effect:
     @property
     def result(self) -> Any:
         """What the body returned. Raises `EffectUnknown` or `EffectFailed` unless it is done."""
+        if self._damage is not None:
+            raise self._damage
         if not self._result:
             self._result = (recorded_result(self.record, self._store),)
         return self._result[0]
 
     def loaded(self) -> Effect:
-        """Read the result now, if there is one, so that asking for it later blocks nobody."""
+        """Read the result now, if there is one, so that asking for it later blocks nobody.
+
+        That it is damaged is told to who asks for it.
+        """
         if self.record.payload is not None:
-            _ = self.result
+            try:
+                _ = self.result
+            except IntegrityError as error:
+                self._damage = error
         return self
 
     @property
