@@ -16,6 +16,7 @@ import pytest
 
 from holdfast.aio import AsyncSession, AsyncSessionManager, Threads
 from holdfast.errors import StoreClosed
+from holdfast.model import NewCheckpoint, PutResult
 from holdfast.sessions import Session, SessionManager
 from holdfast.stores.memory import MemoryStore
 
@@ -167,6 +168,41 @@ def test_an_error_of_the_call_itself_is_not_taken_for_the_end() -> None:
             await threads.run(fail)
         threads.shut_down()
         threads.shut_down()
+
+    asyncio.run(scenario())
+
+
+def test_a_guard_that_is_cancelled_while_it_saves_is_over() -> None:
+    """Else its checkpoint would stay, as one that may still have to be restored."""
+    started, release = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def put(self, draft: NewCheckpoint) -> PutResult:
+            stored = super().put(draft)
+            started.set()
+            assert release.wait(30)
+            return stored
+
+    async def scenario() -> None:
+        async with AsyncSessionManager(Slow(), workspace=False) as manager:
+            session = await manager.create_session("implementer")
+
+            async def work() -> None:
+                async with session.guard("risky", state={"n": 1}):
+                    raise AssertionError("the block was never to run")
+
+            task = asyncio.create_task(work())
+            await asyncio.to_thread(started.wait, 30)
+            task.cancel()
+            release.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            later = {
+                (await session.save_checkpoint(state={"n": n}, retention_class="automatic")).id
+                for n in range(7)
+            }
+            left = await session.list_checkpoints(retention_class="automatic")
+            assert {one.id for one in left} < later
 
     asyncio.run(scenario())
 

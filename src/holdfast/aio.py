@@ -316,12 +316,15 @@ class AsyncSession(AsyncClosing):
     ) -> AsyncIterator[Checkpoint]:
         """See `Session.guard`."""
         guard = self._session.guard(name, state=state)
-        saved = await self._run(guard.__enter__)
+        saved: list[Checkpoint] = []
         try:
-            yield saved
+            await self._run(lambda: saved.append(guard.__enter__()))
+            yield saved[0]
         except BaseException as error:
-            # The sync guard records the failure and re-raises: the same exception goes on.
-            await self._run(guard.__exit__, type(error), error, error.__traceback__)
+            # The sync guard records the failure and re-raises: the same exception goes on. Who was cancelled
+            # while it saved has entered it all the same.
+            if saved:
+                await self._run(guard.__exit__, type(error), error, error.__traceback__)
             raise
         await self._run(guard.__exit__, None, None, None)
 
