@@ -21,9 +21,8 @@ from holdfast.sessions import Session, SessionManager
 from holdfast.stores.memory import MemoryStore
 
 PAIRS = [(Session, AsyncSession), (SessionManager, AsyncSessionManager)]
-# What belongs to one side only: the inner seams of resuming, of steps and of captures, and Python's two context
-# protocols.
-ONE_SIDED = {"include", "open_ledger", "rejoin", "resume_from", "settle"}
+# What belongs to one side only: the inner seams of resuming and of steps.
+ONE_SIDED = {"open_ledger", "rejoin", "resume_from", "settle"}
 
 
 def public(cls: type) -> dict[str, Any]:

@@ -669,6 +669,10 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.workspace`."""
         return self._manager.workspace
 
+    async def include(self, paths: Sequence[str], *, patterns: Sequence[str] = ()) -> None:
+        """See `SessionManager.include`."""
+        await self._run(self._manager.include, paths, patterns=patterns)
+
     async def close(self) -> None:
         """See `SessionManager.close`; ends the threads too."""
         # Not in our own threads: they may have ended, and they cannot wait for themselves.
