@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.aio import AsyncSession, AsyncSessionManager, Threads
-from holdfast.errors import StoreClosed
+from holdfast.errors import SessionNotHeld, StoreClosed
 from holdfast.model import NewCheckpoint, PutResult
 from holdfast.sessions import Session, SessionManager
 from holdfast.stores.memory import MemoryStore
@@ -122,10 +122,11 @@ def test_after_close_everything_says_that_it_is_closed(tmp_path: Path) -> None:
             manager.verify,
             session.get_state,
             session.refresh,
-            session.save_checkpoint,
         ):
             with pytest.raises(StoreClosed):
                 await call()
+        with pytest.raises(SessionNotHeld, match="was closed here"):
+            await session.save_checkpoint()
         with pytest.raises(StoreClosed):
             await session.state
         async with manager:  # leaving the block closes once more

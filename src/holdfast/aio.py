@@ -24,7 +24,7 @@ from holdfast.bundle import BundleReport
 from holdfast.closing import AsyncClosing
 from holdfast.config import RedactionSettings
 from holdfast.effects import Call, Declaration, Effect, Verdict
-from holdfast.errors import IntegrityError, StoreClosed
+from holdfast.errors import IntegrityError
 from holdfast.model import (
     BRIEF_TOKENS,
     LEASE_TTL,
@@ -60,10 +60,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _THREADS = 8
+# Bodies of steps may wait for each other, and for steps of their own. A thread is started when none is idle.
+_BODIES = 1000
 
 
 class _Executor(ThreadPoolExecutor):
-    """An executor that says in our terms that it was shut down."""
+    """An executor that takes calls after its end as well: what was closed says so itself."""
 
     closed = False
 
@@ -73,7 +75,11 @@ class _Executor(ThreadPoolExecutor):
         except RuntimeError:
             if not self.closed:
                 raise
-            raise StoreClosed("this session manager was closed") from None
+        late = ThreadPoolExecutor(1, thread_name_prefix="holdfast")
+        try:
+            return late.submit(fn, *args, **kwargs)
+        finally:
+            late.shutdown(wait=False)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self.closed = True
@@ -81,24 +87,37 @@ class _Executor(ThreadPoolExecutor):
 
 
 class Threads:
-    """Runs blocking calls in threads and waits for each of them, come what may."""
+    """Runs blocking calls in threads and waits for each of them, come what may.
+
+    Those of users' own code have threads of their own: however long they take, ours go on.
+    """
 
     def __init__(self) -> None:
         self._start()
 
     def _start(self) -> None:
         self._executor = _Executor(_THREADS, thread_name_prefix="holdfast")
+        self._bodies = _Executor(_BODIES, thread_name_prefix="holdfast-step")
         self._pid = os.getpid()
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run ``call`` in a thread; see `holdfast.waiting`. Raises `StoreClosed` after the end."""
+        """Run ``call`` in a thread; see `holdfast.waiting`."""
+        self._start_again_in_a_fork()
+        return await run_in(self._executor, call, *args, **kwargs)
+
+    async def run_body(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a ``call`` that runs a user's own code, which may wait for other calls."""
+        self._start_again_in_a_fork()
+        return await run_in(self._bodies, call, *args, **kwargs)
+
+    def _start_again_in_a_fork(self) -> None:
         if self._pid != os.getpid() and not self._executor.closed:
             # The threads have stayed with the parent of a fork, and nobody would take up the call.
             self._start()
-        return await run_in(self._executor, call, *args, **kwargs)
 
     def shut_down(self) -> None:
         """Let running calls finish and end the threads. Doing so twice is fine."""
+        self._bodies.shutdown(wait=True)
         self._executor.shutdown(wait=True)
 
 
@@ -397,7 +416,7 @@ class AsyncSession(AsyncClosing):
         what it returned.
         """
         call = Call(name, function, args, kwargs, key, policy, reconcile, idempotent)
-        return await self._session.open_ledger().run_async(call, self._run)
+        return await self._session.open_ledger().run_async(call, self._threads)
 
     def effect(
         self,
@@ -418,7 +437,7 @@ class AsyncSession(AsyncClosing):
             @functools.wraps(body)
             async def recorded(*args: Any, **kwargs: Any) -> Any:
                 call = declared.call(body, args, kwargs)
-                return await self._session.open_ledger().run_async(call, self._run)
+                return await self._session.open_ledger().run_async(call, self._threads)
 
             return recorded
 

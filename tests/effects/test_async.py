@@ -421,6 +421,57 @@ def test_steps_inside_reconcile_belong_to_the_step(
     play(scenario)
 
 
+def test_any_number_of_blocking_bodies_may_wait_for_steps_of_their_own(
+    play: Callable[[Scenario], None],
+) -> None:
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        loop = asyncio.get_running_loop()
+        started = threading.Barrier(12)
+
+        def body(number: int) -> int:
+            started.wait(30)
+            inner = session.step("inner", lambda: number)
+            return asyncio.run_coroutine_threadsafe(inner, loop).result(30)
+
+        assert await asyncio.gather(*(session.step("outer", body, n) for n in range(12))) == [
+            *range(12)
+        ]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError])
+def test_what_a_body_raised_is_told_though_its_manager_was_closed_meanwhile(
+    play: Callable[[Scenario], None], raised: type[BaseException]
+) -> None:
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        async def body() -> None:
+            await manager.close()
+            raise raised("card declined")
+
+        with pytest.raises(raised, match="card declined") as caught:
+            await session.step("pay", body)
+        assert "how the step 'pay' ended was not recorded" in caught.value.__notes__[0]
+
+    play(scenario)
+
+
+def test_the_error_of_a_guarded_block_is_told_though_its_manager_was_closed_meanwhile(
+    play: Callable[[Scenario], None],
+) -> None:
+    async def scenario(manager: AsyncSessionManager, session: AsyncSession) -> None:
+        async def guarded() -> None:
+            async with session.guard("before"):
+                await manager.close()
+                raise ValueError("block")
+
+        with pytest.raises(ValueError, match="block") as caught:
+            await guarded()
+        assert "it could not be rolled back" in caught.value.__notes__[0]
+
+    play(scenario)
+
+
 def test_a_damaged_result_keeps_no_other_effect_from_being_listed(
     play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, NoReturn, Protocol, TypeAlias, cast
 
 import orjson
 
@@ -58,6 +58,16 @@ from holdfast.stores.base import Store
 _KEY_DIGITS: Final = 32
 
 RunInThread: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class Threads(Protocol):
+    """Where blocking calls are run and waited for: ours with ``run``, and with ``run_body`` those of users."""
+
+    @property
+    def run(self) -> RunInThread: ...
+
+    @property
+    def run_body(self) -> RunInThread: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +203,15 @@ class Ledger:
             opened = self.settle(opened, self._ask(opened))
         return opened.value if isinstance(opened, Replayed) else self.perform(opened)
 
-    async def run_async(self, call: Call, run: RunInThread) -> Any:
-        """Run a step whose body may be a coroutine; ``run`` calls in a thread and waits there.
+    async def run_async(self, call: Call, threads: Threads) -> Any:
+        """Run a step whose body may be a coroutine; what blocks is run in ``threads``.
 
         A caller that is cancelled meanwhile has got no result, whatever is recorded by then.
         """
         use = Use(call)
         try:
             try:
-                result = await self._run_use_async(use, run)
+                result = await self._run_use_async(use, threads)
                 use.over = True
             finally:
                 self._release(use)
@@ -211,18 +221,19 @@ class Ledger:
             raise
         return result
 
-    async def _run_use_async(self, use: Use, run: RunInThread) -> Any:
-        call = use.call
+    async def _run_use_async(self, use: Use, threads: Threads) -> Any:
+        call, run = use.call, threads.run
         opened = await self._opened(run, self.begin, use)
         while isinstance(opened, Question):
-            verdict = await (
-                self._ask_async(opened) if is_async(call.reconcile) else run(self._ask, opened)
-            )
+            if is_async(call.reconcile):
+                verdict = await self._ask_async(opened)
+            else:
+                verdict = await threads.run_body(self._ask, opened)
             opened = await self._opened(run, self.settle, opened, verdict)
         if isinstance(opened, Replayed):
             return opened.value
         if not is_async(call.function):
-            return await run(self.perform, opened)
+            return await threads.run_body(self.perform, opened)
         try:
             around = self._enter(opened.draft)
             try:
