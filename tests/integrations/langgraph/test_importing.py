@@ -535,7 +535,11 @@ class Reversed(CipherProtocol):
     ("serializer", "value", "reason"),
     [
         (EncryptedSerializer(Reversed()), [1], "it is encrypted (msgpack+reversed), with a key"),
-        (JsonPlusSerializer(pickle_fallback=True), 1j, "it is a pickle, which could do anything"),
+        (
+            JsonPlusSerializer(pickle_fallback=True),
+            1j,
+            "it is stored in a way that is not read here, pickle",
+        ),
     ],
 )
 def test_what_no_class_makes_readable_is_not_said_to_need_one(

@@ -155,11 +155,9 @@ class _Unreadable(Refused):
 
 
 def _unreadable(kind: str) -> _Unreadable:
-    if kind == "pickle":
-        return _Unreadable("a pickle, which could do anything when it is read")
     if "+" in kind:
         return _Unreadable(f"encrypted ({kind}), with a key that is not known here")
-    return _Unreadable(f"stored in a way that is not known here, {kind}")
+    return _Unreadable(f"stored in a way that is not read here, {kind}")
 
 
 @dataclass(frozen=True, slots=True)
