@@ -22,6 +22,7 @@ from holdfast.state.tags import tagged
 
 POLICIES: Final = ("fail", "retry", "ask")
 KEY_PARAMETER: Final = "idempotency_key"
+_GENERATORS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 Reconcile: TypeAlias = Callable[[Effect], Verdict | None]
 
@@ -48,8 +49,7 @@ class Call:
             raise InvalidStep(
                 f"step {self.name!r} needs a function to call, not {type(self.function).__name__}"
             )
-        body = self.bare()[0]
-        if _is(inspect.isgeneratorfunction, body) or _is(inspect.isasyncgenfunction, body):
+        if _is_generator(self.bare()[0]):
             raise InvalidStep(
                 f"step {self.name!r} is a generator, whose body does not run when it is called; "
                 f"nothing was run. Use a function that returns a list"
@@ -69,14 +69,14 @@ class Call:
 
     def wants_key(self) -> bool:
         """Tell whether the body asks for its idempotency key by a parameter that nobody has filled."""
-        function, args, kwargs = self.bare()
-        code = getattr(function, "__code__", None)
+        code = getattr(self.function, "__code__", None)
         if (
             code is not None
-            and not hasattr(function, "__wrapped__")
+            and not hasattr(self.function, "__wrapped__")
             and KEY_PARAMETER not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         ):
             return False  # as most say, and quicker than by their signature
+        function, args, kwargs = self.bare()
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):
@@ -146,17 +146,20 @@ def _name(function: Callable[..., Any]) -> str:
 
 def is_async(function: object) -> bool:
     """Tell whether calling ``function`` gives something to be awaited."""
-    return _is(inspect.iscoroutinefunction, function)
-
-
-def _is(kind: Callable[[Any], bool], function: object) -> bool:
-    """Tell whether a function is of a kind, or an object whose ``__call__`` is."""
-    if kind(function):
+    if inspect.iscoroutinefunction(function):
         return True
-    # Functions have a __call__ too, which tells nothing.
-    return not hasattr(function, "__code__") and kind(
+    # An object with an async __call__; functions have one too, which tells nothing.
+    return not hasattr(function, "__code__") and inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004
     )
+
+
+def _is_generator(function: object) -> bool:
+    """Tell whether a function, or an object's ``__call__``, gives what is to be gone through."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        code = getattr(getattr(function, "__call__", None), "__code__", None)  # noqa: B004
+    return code is not None and bool(code.co_flags & _GENERATORS)
 
 
 def _canonical(document: dict[str, Any], screen: Screen | None) -> tuple[bytes, bytes]:

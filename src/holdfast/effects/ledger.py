@@ -6,10 +6,9 @@ import hashlib
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from types import AsyncGeneratorType, GeneratorType, MappingProxyType
 from typing import Any, Final, NoReturn, Protocol, TypeAlias, cast
 
 import orjson
@@ -42,7 +41,6 @@ from holdfast.errors import (
     HoldfastError,
     InvalidStep,
     ResultNotStorable,
-    SessionNotHeld,
     StateNotSerializable,
 )
 from holdfast.ids import new_id
@@ -117,8 +115,8 @@ class Counts:
 class Scope:
     """Where steps are counted: a run, or one attempt at a step that has steps of its own."""
 
-    counts: Counts
     inside: bytes = b""
+    counts: Counts | None = None
 
     def key_for(self, call: Call, digest: bytes) -> str:
         """Return what a step without a key of its own is called here."""
@@ -162,7 +160,7 @@ class Ledger:
         self._session_id = session_id
         self._lock = new_lock()
         self._epoch = 0
-        self._run = Scope(Counts(0))
+        self._run = Scope()
         self._running: dict[tuple[str, int], Use] = {}
         self._recorded = Recorded(store, session_id)
 
@@ -301,7 +299,7 @@ class Ledger:
             )
             self.fail(attempt, hidden, began=False)
             raise hidden
-        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if isinstance(result, GeneratorType | AsyncGeneratorType):
             # What the body did before it made that nobody knows: it need not be nothing.
             lazy = InvalidStep(
                 f"step {attempt.call.name!r} returned a generator, whose body has not run to its end. Use a "
@@ -362,14 +360,14 @@ class Ledger:
         around = _AROUND.get()
         with self._lock:
             scope = around.get(self, self._run)
-            if scope.counts.epoch != self._epoch:
-                scope.counts = Counts(self._epoch)
             counts = scope.counts
-            if call.key is not None:
-                key, occurrence = call.key, 0
-            else:
+            if counts is None or counts.epoch != self._epoch:
+                counts = scope.counts = Counts(self._epoch)
+            key, occurrence, again = call.key, 0, None
+            if key is None:
                 key = scope.key_for(call, digest)
-                occurrence = min(counts.again.get(key, ()), default=counts.next.get(key, 0))
+                again = counts.again.get(key)
+                occurrence = min(again) if again else counts.next.get(key, 0)
             draft = NewEffect(
                 self._session_id, key, occurrence, call.name, digest, new_id(), fence=fence
             )
@@ -383,9 +381,10 @@ class Ledger:
             use.counts, use.draft = counts, draft
             self._running[key, occurrence] = use
             _HERE.add((os.getpid(), draft.attempt_id))
-            if call.key is None:
-                counts.again.get(key, set()).discard(occurrence)
-                counts.next[key] = max(occurrence + 1, counts.next.get(key, 0))
+            if again:
+                again.discard(occurrence)
+            elif call.key is None:
+                counts.next[key] = occurrence + 1
         return draft
 
     def _release(self, use: Use) -> None:
@@ -423,7 +422,7 @@ class Ledger:
         Those of ``reconcile`` belong to the attempt that it is asked about: of another one it is asked anew.
         """
         place = f"{draft.key}\0{draft.occurrence}\0{asked}".encode()
-        return _AROUND.set({**_AROUND.get(), self: Scope(Counts(self._epoch), place)})
+        return _AROUND.set({**_AROUND.get(), self: Scope(place)})
 
     def _attempt(self, draft: NewEffect, call: Call, *, recorded: bool) -> Attempt:
         return Attempt(draft, call, self._store.tenant, recorded)
@@ -488,8 +487,8 @@ class Ledger:
         """Record an outcome. Return the record that stands in its place, if one does."""
         draft = attempt.draft
         try:
-            # Of a session that was closed meanwhile the lease may stand, but a forked child has none.
-            with suppress(SessionNotHeld):
+            if not is_running_here(draft):
+                # A forked child has no lease.
                 self._fence()
             if attempt.recorded:
                 place = (draft.session_id, draft.key, draft.occurrence, draft.attempt_id)
@@ -528,9 +527,9 @@ _AROUND: ContextVar[Mapping[Ledger, Scope]] = ContextVar(
 _HERE: Final[set[tuple[int, str]]] = set()
 
 
-def is_running_here(record: EffectRecord) -> bool:
-    """Tell whether this process is at work on a recorded effect, and will say how it ended."""
-    return (os.getpid(), record.attempt_id) in _HERE
+def is_running_here(effect: EffectRecord | NewEffect) -> bool:
+    """Tell whether this process is at work on an effect, and will say how it ended."""
+    return (os.getpid(), effect.attempt_id) in _HERE
 
 
 def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:
