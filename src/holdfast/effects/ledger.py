@@ -59,13 +59,15 @@ RunInThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class Threads(Protocol):
-    """Where blocking calls are run and waited for: ours with ``run``, and with ``run_body`` those of users."""
+    """Where blocking calls are run and waited for."""
 
     @property
-    def run(self) -> RunInThread: ...
+    def run(self) -> RunInThread:
+        """Runs what is ours."""
 
     @property
-    def run_body(self) -> RunInThread: ...
+    def run_body(self) -> RunInThread:
+        """Runs users' own code, which may wait for other calls."""
 
 
 @dataclass(frozen=True, slots=True)
