@@ -412,7 +412,7 @@ class SessionExists(ConflictError):
 
 
 class ForeignSession(ConflictError):
-    """The session is not one of those that whoever wanted to change or erase it may change or erase."""
+    """The session is another's: who wanted to change, copy or erase it may not do so from here."""
 
     code = "foreign_session"
 
