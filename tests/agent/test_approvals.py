@@ -30,6 +30,7 @@ from holdfast.errors import (
     AlreadyResumed,
     BudgetExceeded,
     InvalidArguments,
+    InvalidConfiguration,
     InvalidDecision,
     InvalidState,
     NothingToResume,
@@ -279,6 +280,39 @@ def test_modified_arguments_are_checked_again(
         assert await connect().list("support-42") == before
         assert traces() == []
         assert (await agent.resume_from_checkpoint(approver=yes)).text == "done"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "$defs": {"a": {"$ref": "#/$defs/a"}}, "allOf": [{"$ref": "#/$defs/a"}]},
+        {"type": "object", "allOf": [{"$ref": "#/$defs/lost"}]},
+        {"type": "object", "properties": {"amount": {"pattern": "("}}},
+        {"type": "object", "required": 1},
+    ],
+)
+def test_a_stored_schema_that_is_none_is_named_and_changes_nothing(
+    checkpointer: BaseCheckpointer, traces: Traces, schema: dict[str, Any]
+) -> None:
+    async def scenario() -> None:
+        agent = shop_agent(checkpointer, traces)
+        await suspended(agent)
+        found = await checkpointer.find("support-42")
+        assert found is not None
+        snapshot: Any = found[1]
+        (waiting,) = snapshot["calls"]
+        damaged = snapshot | {"calls": [waiting | {"parameters": schema}]}
+        await checkpointer.put("support-42", damaged)
+        before = await checkpointer.list("support-42")
+        with pytest.raises(InvalidConfiguration, match="'refund' are no schema"):
+            await decide(
+                checkpointer,
+                "support-42",
+                {"refund": Decision.modify({"order": "7", "amount": "5"})},
+            )
+        assert await checkpointer.list("support-42") == before
 
     run(scenario())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.agent.decisions import Approver, Decidable, Decision, PendingCall
 from holdfast.agent.saving import Checkpointer, Trail, require_free
-from holdfast.agent.schema import check_arguments
+from holdfast.agent.schema import check_arguments, check_schema
 from holdfast.agent.snapshot import Call, RunState, read_snapshot, waits_for_people
 from holdfast.agent.tools import Tool
 from holdfast.agent.values import stored_form
@@ -135,8 +135,10 @@ def _apply(call: Call, decision: Decision, tool: Tool | None) -> None:
             arguments = stored_form(dict(decision.arguments or {}), f"arguments of {call.id}")
             if tool is not None:
                 tool.check(arguments)
-            else:
-                check_arguments(arguments, call.parameters or {}, call.name)
+            elif call.parameters:
+                # As it was stored: nobody has looked at it since.
+                check_schema(call.parameters, call.name)
+                check_arguments(arguments, call.parameters, call.name)
             call.arguments, call.modified = arguments, True
             call.state = "approved"
         case "reject":

@@ -47,8 +47,9 @@ class Call:
 
     new → pending (waits for a decision) → approved → started → done. Most go from new to approved
     at once, and those that cannot run to done. ``reason`` tells why a call waited: approved without
-    one was judged by a worker, not by a person, and is judged again by the next. ``parameters`` is the schema that a pending call has to fit, so that a decision can be
-    checked where the tool is not installed.
+    one was judged by a worker, not by a person, and is judged again by the next. ``parameters`` is
+    the schema that a pending call has to fit, so that a decision can be checked where the tool is
+    not installed.
     """
 
     id: str
