@@ -83,6 +83,18 @@ def test_a_killed_agent_is_seen_and_the_next_one_is_told_what_was_under_way(
     assert "next" not in Agent(project, "third", kind="codex").start()
 
 
+def test_in_a_project_that_was_moved_the_next_agent_is_told_as_well(
+    project: Path, tmp_path: Path
+) -> None:
+    kill_an_agent(project)
+    moved = project.rename(tmp_path / "moved")
+
+    assert "“Move auth to OAuth”" in Agent(moved, "next").start()
+    with SessionManager.open(project_dir=moved) as manager:
+        new, old = manager.list_sessions()
+        assert (new.continues_id, old.status) == (old.id, "interrupted")
+
+
 def test_the_same_agent_session_goes_on_after_a_kill(
     project: Path, manager: SessionManager
 ) -> None:

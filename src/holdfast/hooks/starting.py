@@ -16,6 +16,7 @@ from holdfast.leases import AGENT_PROCESS, AGENT_SESSION, is_alive
 from holdfast.model import CheckpointQuery, SessionQuery, SessionRecord, utc_now
 from holdfast.processes import SHELLS, ancestor
 from holdfast.sessions import Session, SessionManager
+from holdfast.sessions.unfinished import of_here
 from holdfast.stores.base import first
 from holdfast.stores.readable import list_readable
 from holdfast.workspace.repository import read_head
@@ -183,12 +184,9 @@ def _earlier(manager: SessionManager) -> SessionRecord | None:
     ]
     records.sort(key=lambda record: (record.created_at, record.id), reverse=True)
     now = utc_now()
-    place = manager.place
     head = read_head(manager.project_dir)
-    for record in records:
-        if record.project_dir in (None, place) and (
-            record.paused_until is None or record.paused_until <= now
-        ):
+    for record in of_here(manager.store, manager.place, records):
+        if record.paused_until is None or record.paused_until <= now:
             latest = first(
                 manager.store.list_checkpoints(CheckpointQuery(record.id, namespace="", limit=1))
             )

@@ -55,7 +55,7 @@ class StoredCheckpoints(ABC):
         listed = list_readable_checkpoints(self._store, CheckpointQuery(name=name, namespace=""))
         ids = list(dict.fromkeys(one.session_id for one in listed))[:_LOOKED_AT]
         records = filter(None, map(self._store.find_session, ids))
-        return [one.id for one in of_here(self._store, self._around, list(records))[:limit]]
+        return [one.id for one in of_here(self._store, self._around.place, list(records))[:limit]]
 
     def list_quarantined(self, session_id: str | None = None) -> list[Checkpoint]:
         """List checkpoints that failed verification and are not used, newest first.

@@ -89,7 +89,7 @@ def latest_unfinished(
         if record.status != "completed"
         and not is_shaped_thread(record.agent_id, store.tenant, record.agent_type)
     ]
-    unfinished = of_here(store, around, everywhere)
+    unfinished = of_here(store, around.place, everywhere)
     found = [one for one in unfinished if one.paused_until is None or one.paused_until <= now]
     if not found and parked:
         found = unfinished
@@ -108,18 +108,16 @@ def latest_unfinished(
     return found[0]
 
 
-def of_here(
-    store: Store, around: Surroundings, records: Sequence[SessionRecord]
-) -> list[SessionRecord]:
-    """Return those sessions that are of this project.
+def of_here(store: Store, place: str, records: Sequence[SessionRecord]) -> list[SessionRecord]:
+    """Return those sessions that are of the project in this directory.
 
     A project that was moved has its database with it, and what was created in the directory that it was in.
     Where none is of this directory, those of directories that are gone are meant.
     """
-    found = [one for one in records if one.project_dir in (None, around.place)]
+    found = [one for one in records if one.project_dir in (None, place)]
     path: Path | None = getattr(store, "path", None)
     owner = None if path is None else project_of_database(path)
-    if found or owner is None or place_of(owner) != around.place:
+    if found or owner is None or place_of(owner) != place:
         return found
     return [one for one in records if not os.path.isdir(str(one.project_dir))]
 
