@@ -28,7 +28,7 @@ from holdfast.bundle.sealed import SealedWriter
 from holdfast.bundle.writing import canonical, opening
 from holdfast.crypto.envelope import Envelopes, from_text, key_of
 from holdfast.crypto.keys import KeyRing, keys_from
-from holdfast.effects.effect import recorded_result
+from holdfast.effects.result import recorded_result
 from holdfast.errors import HoldfastError
 from holdfast.model import EffectRecord, Payload, utc_now
 from holdfast.state import StateEncoder, decode_state

@@ -18,8 +18,10 @@ A body runs at most once for each record that says started. No record can tell m
 """
 
 from holdfast.effects.call import Call, Declaration
-from holdfast.effects.effect import Effect, Verdict, error_document, error_message
-from holdfast.effects.ledger import Ledger, is_running_here
+from holdfast.effects.effect import Effect, Verdict
+from holdfast.effects.ledger import Ledger
+from holdfast.effects.raised import error_document, error_message
+from holdfast.effects.uses import is_running_here
 
 __all__ = [
     "Call",

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from uuid import UUID, uuid5
 
-from holdfast.errors import (
-    EffectFailed,
-    EffectUnknown,
-    IntegrityError,
-    ResultNotStorable,
-    StateCorrupt,
-)
+from holdfast.effects.result import recorded_result
+from holdfast.errors import IntegrityError
 from holdfast.model import EffectRecord, EffectStatus, NewEffect
-from holdfast.state import decode_state
 from holdfast.stores.base import Store
 
-# The result of a step is stored as a state with this one key.
-RESULT: Final = "result"
 _NAMESPACE: Final = UUID("5f0c9c8e-6d0b-5b8e-9a55-6f1f8f1c1c0a")
-_TRACEBACK_CHARACTERS: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,94 +117,3 @@ def idempotency_key(tenant: str, effect: NewEffect | EffectRecord) -> str:
     """Return the key that names an effect to other systems: always the same for the same effect."""
     place = (tenant, effect.session_id, effect.key, str(effect.occurrence))
     return str(uuid5(_NAMESPACE, "\0".join(place)))
-
-
-def error_document(error: BaseException) -> dict[str, Any]:
-    """Return what is kept of an error: its type, its message and its traceback."""
-    return {
-        "type": _storable(type(error).__qualname__),
-        "message": error_message(error),
-        "traceback": _storable(_traceback(error)),
-    }
-
-
-def _traceback(error: BaseException) -> str:
-    try:
-        return _last(traceback.format_exception(error))
-    except Exception:
-        return "(its traceback cannot be read)"
-
-
-def _last(parts: list[str]) -> str:
-    """Return the last parts of a traceback, each whole: half a secret would be recognised by nobody."""
-    kept: list[str] = []
-    room = _TRACEBACK_CHARACTERS
-    for part in reversed(parts):
-        room -= len(part)
-        if room < 0 and kept:
-            break
-        kept.append(part)
-    return "".join(reversed(kept))
-
-
-def error_message(error: BaseException | str) -> str:
-    """Return the message of an error as it can be stored."""
-    try:
-        return _storable(str(error))
-    except Exception:
-        return "(its message cannot be read)"
-
-
-def recorded_result(record: EffectRecord, store: Store) -> Any:
-    """Return what a recorded step returned, or raise what stands against that."""
-    if record.status != "done":
-        refuse(record)
-    if record.payload is None and record.error is None:
-        raise StateCorrupt(
-            f"the step {shown(record)} is recorded as done, and its result is gone. It was not run again"
-        )
-    if record.payload is None:
-        raise ResultNotStorable(without_result(shown(record), (record.error or {}).get("message")))
-    found = decode_state(record.payload, store.read_chunks, cache=store.cache).state
-    if RESULT not in found:
-        raise StateCorrupt(f"what is stored for the step {shown(record)} is no result of one")
-    return found[RESULT]
-
-
-def shown(effect: NewEffect | EffectRecord) -> str:
-    """Return how messages name a step: by its name, and by its key if it was given one."""
-    if effect.key.startswith(f"{effect.name}#"):
-        return repr(effect.name)
-    return f"{effect.name!r} (key {effect.key!r})"
-
-
-def without_result(key: str, reason: object) -> str:
-    """Say that a step happened and what it returned did not survive."""
-    return (
-        f"the step {key} did happen and is recorded as done, so it will not run again; but what "
-        f"it returned cannot be stored ({reason}). Let it return what a state can hold"
-    )
-
-
-def refuse(record: EffectRecord) -> NoReturn:
-    """Raise what an effect that is not done means for those who want to go on from it."""
-    how_on = (
-        "Find out whether it happened; then call the step with policy='retry' to run it (again), "
-        "or with policy='ask' and reconcile= to say what happened"
-    )
-    if record.status == "failed":
-        error = dict(record.error or {})
-        raise EffectFailed(
-            f"the step {shown(record)} failed at {record.finished_at}: {error.get('type')}: "
-            f"{error.get('message')}. It was not run again. {how_on}",
-            error,
-        )
-    raise EffectUnknown(
-        f"the step {shown(record)} began at {record.started_at} and nobody recorded its end: it may "
-        f"have happened or not. It was not run again. {how_on}"
-    )
-
-
-def _storable(text: str) -> str:
-    """Return text from an error, with what cannot be stored spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar, Token
-from dataclasses import dataclass, field, replace
-from types import AsyncGeneratorType, GeneratorType, MappingProxyType
-from typing import Any, Final, NoReturn, Protocol, TypeAlias, cast
-
-import orjson
+from contextvars import Token
+from dataclasses import dataclass, replace
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from holdfast.effects.call import (
     KEY_PARAMETER,
@@ -22,18 +19,18 @@ from holdfast.effects.call import (
     key_mark,
     without_mark,
 )
-from holdfast.effects.effect import (
-    RESULT,
-    Effect,
-    Verdict,
-    error_document,
-    idempotency_key,
+from holdfast.effects.effect import Effect, Verdict, idempotency_key
+from holdfast.effects.raised import error_document
+from holdfast.effects.recorded import Recorded, unrecognised
+from holdfast.effects.result import (
+    encoded_result,
     recorded_result,
     refuse,
+    result_as_stored,
     shown,
     without_result,
 )
-from holdfast.effects.recorded import Recorded, unrecognised
+from holdfast.effects.uses import AROUND, HERE, Counts, Scope, Use, is_running_here
 from holdfast.errors import (
     EffectMismatch,
     EffectRunning,
@@ -45,15 +42,10 @@ from holdfast.errors import (
 )
 from holdfast.ids import new_id
 from holdfast.locks import new_lock
-from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect, Payload
-from holdfast.state import StateEncoder, decode_state
-from holdfast.state.document import write_manifest
-from holdfast.state.encoder import INLINE_BYTES
+from holdfast.model import EffectOutcome, EffectQuery, EffectRecord, NewEffect
 from holdfast.state.plain import is_plain
 from holdfast.state.screen import Screen
 from holdfast.stores.base import Store
-
-_KEY_DIGITS: Final = 32
 
 RunInThread: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -102,40 +94,6 @@ class Question:
     draft: NewEffect
     call: Call
     effect: Effect
-
-
-@dataclass(slots=True, eq=False)
-class Counts:
-    """By key: the next occurrence, and those whose use raised and that come again first."""
-
-    epoch: int
-    next: dict[str, int] = field(default_factory=dict)
-    again: dict[str, set[int]] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Scope:
-    """Where steps are counted: a run, or one attempt at a step that has steps of its own."""
-
-    inside: bytes = b""
-    counts: Counts | None = None
-
-    def key_for(self, call: Call, digest: bytes) -> str:
-        """Return what a step without a key of its own is called here."""
-        digest = without_mark(digest)
-        if self.inside:
-            digest = b" " + hashlib.sha256(self.inside + digest).digest()
-        return f"{call.name}#{digest[1:].hex()[:_KEY_DIGITS]}"
-
-
-@dataclass(slots=True, eq=False)
-class Use:
-    """A call until its caller has what it returns, and the effect that it turned out to be."""
-
-    call: Call
-    counts: Counts | None = None
-    draft: NewEffect | None = None
-    over: bool = False
 
 
 class Ledger:
@@ -239,7 +197,7 @@ class Ledger:
             try:
                 result = await opened.start()
             finally:
-                _AROUND.reset(around)
+                AROUND.reset(around)
         except GeneratorExit:
             raise  # the loop is gone: what was started is unknown
         except BaseException as error:
@@ -283,13 +241,13 @@ class Ledger:
 
     def perform(self, attempt: Attempt) -> Any:
         """Run a body that is no coroutine, and record how it ended."""
-        around = _AROUND.get()  # not a token, which an interrupt of `_enter` would keep from us
+        around = AROUND.get()  # not a token, which an interrupt of `_enter` would keep from us
         try:
             try:
                 self._enter(attempt.draft)
                 result = attempt.start()
             finally:
-                _AROUND.set(around)
+                AROUND.set(around)
         except BaseException as error:
             self.fail(attempt, error)
             raise
@@ -314,7 +272,7 @@ class Ledger:
     def succeed(self, attempt: Attempt, result: Any) -> Any:
         """Record what a body returned, and return it as a replay will."""
         try:
-            outcome = _encoded(result, self._screen)
+            outcome = encoded_result(result, self._screen)
         except StateNotSerializable as error:
             reason = f"{error.path.removeprefix('$.')}: {error.reason}"
             lost = EffectOutcome(
@@ -350,7 +308,7 @@ class Ledger:
 
     def _as_stored(self, result: Any, outcome: EffectOutcome) -> Any:
         """Return a result in the form that a replay gives it, with what the screen took out."""
-        return _as_stored(outcome if self._screen is None else _encoded(result))
+        return result_as_stored(outcome if self._screen is None else encoded_result(result))
 
     def _claim(self, use: Use) -> NewEffect:
         """Decide which effect a call is, and keep others in this run from being the same."""
@@ -359,7 +317,7 @@ class Ledger:
         if call.key is None and key_mark(digest):
             self._recorded.check_key_mark(call.name, key_mark(digest))
         fence = self._fence()
-        around = _AROUND.get()
+        around = AROUND.get()
         with self._lock:
             scope = around.get(self, self._run)
             counts = scope.counts
@@ -382,7 +340,7 @@ class Ledger:
             # From here on `_release` takes back whatever an interrupt leaves half done.
             use.counts, use.draft = counts, draft
             self._running[key, occurrence] = use
-            _HERE.add((os.getpid(), draft.attempt_id))
+            HERE.add((os.getpid(), draft.attempt_id))
             if again:
                 again.discard(occurrence)
             elif call.key is None:
@@ -401,22 +359,22 @@ class Ledger:
                 counts.again.setdefault(draft.key, set()).add(draft.occurrence)
             if self._running.get((draft.key, draft.occurrence)) is use:
                 del self._running[draft.key, draft.occurrence]
-            _HERE.discard((os.getpid(), draft.attempt_id))
+            HERE.discard((os.getpid(), draft.attempt_id))
 
     def _ask(self, question: Question) -> Verdict | None:
-        around = _AROUND.get()
+        around = AROUND.get()
         try:
             self._enter(question.draft, question.effect.record.attempt_id)
             return cast("Reconcile", question.call.reconcile)(question.effect)
         finally:
-            _AROUND.set(around)
+            AROUND.set(around)
 
     async def _ask_async(self, question: Question) -> Any:
         around = self._enter(question.draft, question.effect.record.attempt_id)
         try:
             return await cast("Callable[..., Any]", question.call.reconcile)(question.effect)
         finally:
-            _AROUND.reset(around)
+            AROUND.reset(around)
 
     def _enter(self, draft: NewEffect, asked: str = "") -> Token[Any]:
         """Count the steps of a body apart: another attempt at it meets them again.
@@ -424,7 +382,7 @@ class Ledger:
         Those of ``reconcile`` belong to the attempt that it is asked about: of another one it is asked anew.
         """
         place = f"{draft.key}\0{draft.occurrence}\0{asked}".encode()
-        return _AROUND.set({**_AROUND.get(), self: Scope(place)})
+        return AROUND.set({**AROUND.get(), self: Scope(place)})
 
     def _attempt(self, draft: NewEffect, call: Call, *, recorded: bool) -> Attempt:
         return Attempt(draft, call, self._store.tenant, recorded)
@@ -518,40 +476,3 @@ class Ledger:
                     )
                 )
             raise
-
-
-# What is being run around a call, by the session whose step it is.
-_AROUND: ContextVar[Mapping[Ledger, Scope]] = ContextVar(
-    "holdfast_step", default=MappingProxyType({})
-)
-
-# The attempts that are made in this process. A forked child makes none of its parent's.
-_HERE: Final[set[tuple[int, str]]] = set()
-
-
-def is_running_here(effect: EffectRecord | NewEffect) -> bool:
-    """Tell whether this process is at work on an effect, and will say how it ended."""
-    return (os.getpid(), effect.attempt_id) in _HERE
-
-
-def _encoded(result: Any, screen: Screen | None = None) -> EffectOutcome:
-    """Return what is stored of a result. Raises `StateNotSerializable`."""
-    if is_plain(result):
-        try:
-            text = orjson.dumps({RESULT: result if screen is None else screen.value(result)})
-        except TypeError:
-            text = b""  # the encoder says why
-        if 0 < len(text) < INLINE_BYTES:
-            # Nothing to take apart: what the encoder would come to, without its walk.
-            return EffectOutcome("done", write_manifest(text, b"", (), ()).manifest)
-    encoded = StateEncoder(screen=screen).encode({RESULT: result})
-    return EffectOutcome("done", encoded.manifest, encoded.refs, encoded.chunks)
-
-
-def _as_stored(outcome: EffectOutcome) -> Any:
-    """Return a result as it comes back from its record, from what was sent there."""
-    payload = Payload(outcome.manifest or "", outcome.refs)
-    found = decode_state(
-        payload, lambda wanted: {one: bytes(outcome.chunks[one]) for one in wanted}
-    )
-    return found.state[RESULT]
