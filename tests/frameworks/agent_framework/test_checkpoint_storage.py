@@ -19,13 +19,20 @@ from agent_framework import (
     BaseChatClient,
     ChatResponse,
     Content,
+    Executor,
     InMemoryCheckpointStorage,
     Message,
+    SubWorkflowRequestMessage,
+    SubWorkflowResponseMessage,
     WorkflowBuilder,
     WorkflowCheckpoint,
     WorkflowCheckpointException,
+    WorkflowContext,
     WorkflowEvent,
+    WorkflowExecutor,
     WorkflowMessage,
+    handler,
+    response_handler,
 )
 from pydantic import BaseModel
 
@@ -253,6 +260,70 @@ def test_agents_in_a_workflow_remember_what_was_said(store: Store) -> None:
         assert "heard ['hello']" in whole[-1]
 
     asyncio.run(work())
+
+
+class Inner(Executor):
+    """Asks whether an order may be paid."""
+
+    @handler
+    async def ask(self, number: int, ctx: WorkflowContext) -> None:
+        await ctx.request_info(Approval(Order(number, Size.SMALL)), bool)
+
+    @response_handler
+    async def decided(
+        self, asked: Approval, approved: bool, ctx: WorkflowContext[None, str]
+    ) -> None:
+        await ctx.yield_output(f"order {asked.order.number}: {approved}")
+
+
+class Outer(Executor):
+    """Asks in the name of the workflow within it, and passes the answer on."""
+
+    _asked: SubWorkflowRequestMessage
+
+    @handler
+    async def begin(self, number: int, ctx: WorkflowContext[int]) -> None:
+        await ctx.send_message(number)
+
+    @handler
+    async def ask(self, asked: SubWorkflowRequestMessage, ctx: WorkflowContext) -> None:
+        self._asked = asked
+        await ctx.request_info(asked.source_event.data, bool)
+
+    @response_handler
+    async def answer(
+        self, asked: Approval, approved: bool, ctx: WorkflowContext[SubWorkflowResponseMessage]
+    ) -> None:
+        await ctx.send_message(self._asked.create_response(approved))
+
+    @handler
+    async def end(self, text: str, ctx: WorkflowContext[None, str]) -> None:
+        await ctx.yield_output(text)
+
+    async def on_checkpoint_save(self) -> dict[str, Any]:
+        return {"asked": getattr(self, "_asked", None)}
+
+    async def on_checkpoint_restore(self, state: dict[str, Any]) -> None:
+        self._asked = state["asked"]
+
+
+def test_what_a_workflow_within_another_asks_is_answered_elsewhere(store: Store) -> None:
+    def make(storage: Any) -> Any:
+        inner = WorkflowBuilder(start_executor=Inner(id="inner"), name="inner").build()
+        outer, within = Outer(id="outer"), WorkflowExecutor(inner, id="within")
+        builder = WorkflowBuilder(start_executor=outer, checkpoint_storage=storage, name="outer")
+        return builder.add_edge(outer, within).add_edge(within, outer).build()
+
+    async def work(storage: Any) -> Any:
+        await make(storage).run(7)
+        latest = await storage.get_latest(workflow_name="outer")
+        answers = dict.fromkeys(latest.pending_request_info_events, True)
+        result = await make(storage).run(checkpoint_id=latest.checkpoint_id, responses=answers)
+        return result.get_outputs(), len(await storage.list_checkpoint_ids(workflow_name="outer"))
+
+    theirs = asyncio.run(work(InMemoryCheckpointStorage()))
+    assert theirs[0] == ["order 7: True"]
+    assert asyncio.run(work(HoldfastCheckpointStorage(store, types=TYPES))) == theirs
 
 
 def test_every_public_name_is_described() -> None:
