@@ -16,6 +16,7 @@ from agent_framework import (
     Agent,
     AgentExecutor,
     AgentExecutorRequest,
+    AgentResponse,
     BaseChatClient,
     ChatResponse,
     Content,
@@ -34,7 +35,7 @@ from agent_framework import (
     handler,
     response_handler,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from holdfast.errors import StateNotSerializable
 from holdfast.integrations import agent_framework
@@ -52,6 +53,34 @@ PAGE = ROOT / "docs" / "how-to" / "agent-framework.md"
 class Note(BaseModel):
     text: str
     when: datetime
+
+
+class Animal(BaseModel):
+    name: str
+
+
+class Dog(Animal):
+    tail: int
+
+
+class Owner(BaseModel):
+    animal: Animal
+    anything: Any = None
+
+
+class Login(BaseModel):
+    password: SecretStr
+
+
+class Odd:
+    """Writes what it cannot read."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"size": "large"}
+
+    @classmethod
+    def from_dict(cls, form: dict[str, Any]) -> Odd:
+        raise ValueError(f"no {form}")
 
 
 @dataclass
@@ -107,6 +136,8 @@ def test_everything_comes_back_as_it_was(store: Store) -> None:
         },
         "looks like one": {"$class": "tests:Secret", "value": {"$class": "dict", "items": {}}},
         "inner": checkpoint(9, "sub", state={"order": order}),
+        "keys": {Size.SMALL: 1, 2: order, (3, order): {"4": 5}, "$class": None},
+        "sets": [{Size.SMALL, Size.LARGE}, frozenset({order, 1}), {(order, 2)}],
     }
     messages = [Message(role="user", contents=["hello", Content.from_text("there")])]
     sent = WorkflowMessage(
@@ -153,6 +184,74 @@ def test_a_class_that_is_not_allowed_is_refused_where_it_stands(store: Store) ->
         with pytest.raises(StateNotSerializable, match="Secret"):
             await storage.save(checkpoint(1, pending_request_info_events={"r": event}))
         assert await storage.list_checkpoint_ids(workflow_name="w") == []
+
+    asyncio.run(work())
+
+
+def test_an_object_that_would_come_back_as_another_is_refused(store: Store) -> None:
+    holds_itself: list[Any] = []
+    holds_itself.append(holds_itself)
+    bad: list[tuple[Any, str]] = [
+        (Login(password=SecretStr("x")), r"\$\.state\.a.*Login would come back as another"),
+        (Owner(animal=Dog(name="a", tail=1)), r"\$\.state\.a.*Owner would come back as another"),
+        (Owner(animal=Animal(name="a"), anything=(1, 2)), "Owner would come back as another"),
+        (Owner(animal=Animal(name="a"), anything=object()), "Owner does not come back"),
+        (Odd(), r"\$\.state\.a.*Odd does not come back.*no \{'size': 'large'\}"),
+        (holds_itself, "it holds itself"),
+    ]
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[Login, Owner, Animal, Dog, Odd])
+        for value, why in bad:
+            with pytest.raises(StateNotSerializable, match=why):
+                await storage.save(checkpoint(1, state={"a": value}))
+        kept = [Owner(animal=Animal(name="a"), anything=[1, "x"]), Dog(name="b", tail=1)]
+        await storage.save(checkpoint(1, state={"a": kept}))
+        assert (await storage.load("c1")).state == {"a": kept}
+
+    asyncio.run(work())
+
+
+def test_what_was_made_of_an_answer_is_kept(store: Store) -> None:
+    text = '{"name": "Rex"}'
+    said = [Message(role="assistant", contents=[text])]
+    responses = [
+        AgentResponse(messages=said, value={"name": "Rex"}),
+        AgentResponse(messages=said, value=Animal(name="Rex")),
+        AgentResponse(messages=said, response_format=Animal),
+        AgentResponse(messages=said, response_format=Dog),  # which it is not
+        AgentResponse(messages=said),
+    ]
+    expected = [{"name": "Rex"}, Animal(name="Rex"), Animal(name="Rex"), None, None]
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[Animal])
+        await storage.save(checkpoint(1, state={"a": responses}))
+        found = (await storage.load("c1")).state["a"]
+        assert [one.value for one in found] == expected
+        assert [one.text for one in found] == [text] * 5
+        with pytest.raises(StateNotSerializable, match="Animal"):
+            await HoldfastCheckpointStorage(store).save(checkpoint(2, state={"a": responses}))
+
+    asyncio.run(work())
+
+
+def test_a_class_that_has_changed_is_said_to_have(store: Store) -> None:
+    @dataclass
+    class Longer:
+        word: str
+        letters: int
+
+    async def work() -> None:
+        await HoldfastCheckpointStorage(store, types=[Secret]).save(
+            checkpoint(1, state={"a": Secret("x")})
+        )
+        Longer.__qualname__ = Secret.__qualname__
+        storage = HoldfastCheckpointStorage(store, types=[Longer])
+        with pytest.raises(
+            WorkflowCheckpointException, match=r"c1 .* as its class is now.*letters"
+        ):
+            await storage.load("c1")
 
     asyncio.run(work())
 

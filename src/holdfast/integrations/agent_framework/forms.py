@@ -8,6 +8,7 @@ no code of an object runs that is not on it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import NoneType
@@ -30,6 +31,7 @@ from agent_framework import (
 from holdfast.errors import StateNotSerializable
 
 _CLASS: Final = "$class"
+_SETS: Final = {"set": set, "frozenset": frozenset}
 _PLAIN: Final = (bool, int, float, str, bytes, list, tuple, set, frozenset, dict, NoneType)
 _OWN: Final = (
     AgentExecutorRequest,
@@ -56,10 +58,15 @@ class Forms:
         """Return the plain form of a value. Raises `StateNotSerializable`, naming its place."""
         kind = type(value)
         if kind is dict:
-            plain = {key: self.stored(item, f"{path}.{key}") for key, item in value.items()}
-            return {_CLASS: "dict", "items": plain} if _CLASS in plain else plain
-        if kind in (list, tuple, set, frozenset):
+            return self._dict(value, path)
+        if kind in (list, tuple):
             return kind(self.stored(item, f"{path}[{at}]") for at, item in enumerate(value))
+        if kind in (set, frozenset):
+            items = [self.stored(item, f"{path}[{at}]") for at, item in enumerate(value)]
+            try:
+                return kind(items)
+            except TypeError:  # the form of an object is a dict, which no set can hold
+                return {_CLASS: kind.__name__, "items": items}
         if isinstance(value, WorkflowEvent):
             return {_CLASS: "event", **self._event(value, path)}
         if kind in _PLAIN:
@@ -73,10 +80,10 @@ class Forms:
         form: Any
         if isinstance(value, Enum):
             form = value.value
-        elif hasattr(value, "model_dump"):
-            form = value.model_dump(mode="json")
-        elif hasattr(kind, "from_dict") and not is_dataclass(kind):
-            form = value.to_dict()
+        elif hasattr(value, "model_dump") or (
+            hasattr(kind, "from_dict") and not is_dataclass(kind)
+        ):
+            form = _written(value, path)
         elif is_dataclass(kind):
             form = {one.name: getattr(value, one.name) for one in fields(kind)}
         else:
@@ -94,6 +101,10 @@ class Forms:
             return {key: self.live(item) for key, item in value.items()}
         if value[_CLASS] == "dict":
             return {key: self.live(item) for key, item in value["items"].items()}
+        if value[_CLASS] == "pairs":
+            return {self.live(key): self.live(item) for key, item in value["items"]}
+        if value[_CLASS] in _SETS:
+            return _SETS[value[_CLASS]](self.live(item) for item in value["items"])
         if value[_CLASS] == "event":
             return WorkflowEvent.request_info(
                 request_id=value["request_id"],
@@ -102,6 +113,16 @@ class Forms:
                 response_type=self._class(value["response_type"]),
             )
         return _made(self._class(value[_CLASS]), self.live(value["value"]))
+
+    def _dict(self, value: dict[Any, Any], path: str) -> dict[str, Any]:
+        if any(type(key) is not str for key in value):
+            pairs = [
+                [self.stored(one, f"{path}[{key!r:.80}]") for one in (key, item)]
+                for key, item in value.items()
+            ]
+            return {_CLASS: "pairs", "items": pairs}
+        plain = {key: self.stored(item, f"{path}.{key}") for key, item in value.items()}
+        return {_CLASS: "dict", "items": plain} if _CLASS in plain else plain
 
     def _event(self, event: WorkflowEvent[Any], path: str) -> dict[str, Any]:
         document = event.to_dict()
@@ -128,6 +149,40 @@ class Forms:
 
 def _name(kind: Any) -> str:
     return f"{getattr(kind, '__module__', '')}:{getattr(kind, '__qualname__', kind)}"
+
+
+def _written(value: Any, path: str) -> Any:
+    """Return what an object writes of itself, if the same object can be made of that again."""
+    kind = type(value)
+    if kind is AgentResponse:
+        # What was made of the answer is no part of what it writes.
+        return {**value.to_dict(), "value": _answer(value)}
+    if kind in _OWN:
+        return value.to_dict()
+    try:
+        if hasattr(value, "model_dump"):
+            form = value.model_dump(mode="json")
+            same = _made(kind, form) == value
+        else:
+            form = value.to_dict()
+            same = _made(kind, deepcopy(form)).to_dict() == form
+    except Exception as error:
+        raise StateNotSerializable(
+            path, f"a {_name(kind)} does not come back from what it writes of itself: {error}"
+        ) from error
+    if not same:
+        # A secret that is masked, say, or a field that holds more than its type says.
+        raise StateNotSerializable(
+            path, f"a {_name(kind)} would come back as another one from what it writes of itself"
+        )
+    return form
+
+
+def _answer(response: AgentResponse[Any]) -> Any:
+    try:
+        return response.value
+    except ValueError:
+        return None  # what the model said is nothing of the kind, so nothing can be made of it
 
 
 def _would_change(value: Any) -> bool:

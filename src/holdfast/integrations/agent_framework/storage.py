@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
+from holdfast.errors import StateNotSerializable
 from holdfast.ids import new_id, thread_agents
 from holdfast.integrations.agent_framework.forms import Forms
 from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, SessionQuery, Trim
@@ -50,10 +51,13 @@ class HoldfastCheckpointStorage:
 
         Raises `StateNotSerializable` for an object of a class that is not allowed, naming its place.
         """
-        state = {
-            name: self._forms.stored(value, f"$.{name}")
-            for name, value in checkpoint.to_dict().items()
-        }
+        try:
+            state = {
+                name: self._forms.stored(value, f"$.{name}")
+                for name, value in checkpoint.to_dict().items()
+            }
+        except RecursionError:
+            raise StateNotSerializable("$", "it holds itself, or is nested too deeply") from None
         await in_thread(self._put, checkpoint.checkpoint_id, checkpoint.workflow_name, state)
         return str(checkpoint.checkpoint_id)
 
@@ -137,7 +141,15 @@ class HoldfastCheckpointStorage:
     ) -> WorkflowCheckpoint:
         key = (record.session_id, record.namespace)
         self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
-        state = {name: self._forms.live(value) for name, value in content.state.items()}
+        try:
+            state = {name: self._forms.live(value) for name, value in content.state.items()}
+        except WorkflowCheckpointException:
+            raise
+        except Exception as error:
+            raise WorkflowCheckpointException(
+                f"The checkpoint {record.external_id} holds an object that cannot be made again, as its class is "
+                f"now; it is stored as it was: {error!r}"
+            ) from error
         return WorkflowCheckpoint.from_dict(state)
 
 
