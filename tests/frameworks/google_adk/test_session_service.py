@@ -263,14 +263,51 @@ def test_a_rollback_takes_a_session_back(store: Store) -> None:
     asyncio.run(work())
 
 
-def test_what_cannot_be_stored_is_refused_and_nothing_changes(store: Store) -> None:
+def test_state_comes_back_as_json_has_it_however_it_was_said(store: Store) -> None:
+    given = {
+        "whole": 1 << 100,
+        "infinite": float("-inf"),
+        "bytes": b"\xff\0",
+        "text": "\0\U0001f600",
+        "nested": {"n": [1 << 64, None, 1.5]},
+    }
+    expected = given | {"bytes": "_wA="}
+
     async def work() -> None:
         service = HoldfastSessionService(store)
-        with pytest.raises(StateNotSerializable):
-            await service.create_session(**WHO, state={"x": object()})
+        created = await service.create_session(app_name="shop", user_id="a", state=given)
+        assert created.state == expected
+        session = await service.create_session(app_name="shop", user_id="b")
+        said = event(1, **given)
+        answer = {"n": 1 << 100}
+        said.content = content("user", function_response={"name": "f", "response": answer})
+        await service.append_event(session, said)
+        await service.append_event(session, said)
+        found = await HoldfastSessionService(store).get_session(
+            app_name="shop", user_id="b", session_id=session.id
+        )
+        assert found is not None
+        assert found.state == expected
+        assert [one.get_function_responses()[0].response for one in found.events] == [answer]
+        listed = (await service.list_sessions(app_name="shop")).sessions
+        assert [one.state for one in listed] == [expected] * 2
+
+    asyncio.run(work())
+
+
+def test_what_cannot_be_stored_is_refused_and_nothing_changes(store: Store) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        for value in (object(), endless, "\ud800", {"\ud800": 1}):
+            with pytest.raises(StateNotSerializable):
+                await service.create_session(**WHO, state={"x": value})
         session = await service.create_session(**WHO)
-        with pytest.raises(StateNotSerializable):
-            await service.append_event(session, event(1, x=object()))
+        for value in (object(), endless, "\ud800", {"\ud800": 1}):
+            with pytest.raises(StateNotSerializable):
+                await service.append_event(session, event(1, x=value))
         assert picture(await service.get_session(**WHO)) == picture(session)
 
     asyncio.run(work())

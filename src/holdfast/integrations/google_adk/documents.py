@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
 from google.adk.events import Event
 from google.adk.sessions import Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
 from holdfast.conversations import Draft, Version
 from holdfast.errors import StateNotSerializable
@@ -26,8 +25,7 @@ def draft(
     whole = {**kept, "events": events}
     if any(scoped.values()):
         return Draft({**whole, "scoped": scoped})
-    small = len(orjson.dumps(state)) <= _SMALL
-    return Draft(whole, {"summary": kept} if small else None)
+    return Draft(whole, {"summary": kept} if _is_small(state) else None)
 
 
 def split(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -71,18 +69,32 @@ def chosen(events: list[Any], config: GetSessionConfig | None) -> list[Any]:
 
 
 def plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state as JSON has it. Raises `StateNotSerializable`."""
+    """Return a state as JSON has it, bytes as events have them. Raises `StateNotSerializable`."""
     try:
-        return dict(to_jsonable_python(state))
-    except PydanticSerializationError as error:
+        return dict(to_jsonable_python(state, bytes_mode="base64"))
+    except ValueError as error:
         raise StateNotSerializable("$.state", str(error)) from None
 
 
 def document(event: Event) -> dict[str, Any]:
     """Return an event as JSON has it. Raises `StateNotSerializable`."""
-    # The event itself would put the names of such values in their place.
-    plain(event.actions.state_delta)
+    # The event itself would put names in the place of values that have no form, and null in that of NaN.
+    delta = plain(event.actions.state_delta)
     try:
-        return dict(orjson.loads(event.model_dump_json(exclude_none=True)))
-    except PydanticSerializationError as error:
+        whole = dict(event.model_dump(mode="json", exclude_none=True))
+    except ValueError as error:
         raise StateNotSerializable("$.event", str(error)) from None
+    whole["actions"]["state_delta"] = delta
+    return whole
+
+
+def text(document: Mapping[str, Any]) -> bytes:
+    """Return a stored event as JSON, integers of any size and NaN too, which an event is read from."""
+    return to_json(document, inf_nan_mode="constants")
+
+
+def _is_small(state: Mapping[str, Any]) -> bool:
+    try:
+        return len(text(state)) <= _SMALL
+    except ValueError:  # a lone surrogate, which the store refuses and names
+        return False

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -32,6 +31,7 @@ from holdfast.integrations.google_adk.documents import (
     marker,
     plain,
     split,
+    text,
 )
 from holdfast.stores import Store
 from holdfast.waiting import in_thread
@@ -148,7 +148,7 @@ class HoldfastSessionService(BaseSessionService):
             if last is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             events = last.state["events"]
-            known[:] = [one == event for one in events if one["id"] == event["id"]]
+            known[:] = [text(one) == text(event) for one in events if one["id"] == event["id"]]
             if any(known):
                 return None
             if is_stale(session, last):
@@ -229,7 +229,7 @@ class HoldfastSessionService(BaseSessionService):
                 **{State.USER_PREFIX + key: value for key, value in of_user.items()},
             },
             events=[
-                Event.model_validate_json(orjson.dumps(one))
+                Event.model_validate_json(text(one))
                 for one in chosen(version.state.get("events", []), config)
             ],
             last_update_time=version.state["update_time"],
