@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,74 @@ def test_what_a_killed_process_left_half_is_finished_by_the_next(shared_url: str
     asyncio.run(look())
 
 
+def test_what_an_event_says_late_undoes_nothing_of_later_ones(store: Store) -> None:
+    async def work() -> None:
+        late, quick = HoldfastSessionService(store), HoldfastSessionService(store)
+        other: Any = WHO | {"session_id": "other"}
+        session = await late.create_session(**WHO)
+        await late.create_session(**other)
+        stored, go_on, merge = asyncio.Event(), threading.Event(), late._merge
+        loop = asyncio.get_running_loop()
+
+        def wait(*args: Any) -> None:
+            loop.call_soon_threadsafe(stored.set)
+            assert go_on.wait(60)
+            merge(*args)
+
+        late._merge = wait  # type: ignore[assignment, method-assign]
+        first = asyncio.create_task(
+            late.append_event(session, event(1, app_n=1, app_m=1, user_n=1))
+        )
+        await stored.wait()
+        # Meanwhile others say something else: of the key n in both, and of m in neither.
+        for who, number in ((WHO, 2), (other, 3)):
+            found = await quick.get_session(**who)
+            assert found is not None
+            await quick.append_event(found, event(number, app_n=number, user_n=number))
+        go_on.set()
+        await first
+        found = await quick.get_session(**WHO)
+        assert found is not None
+        assert found.state == {"app:n": 3, "app:m": 1, "user:n": 3}
+
+    asyncio.run(work())
+
+
+def test_what_a_killed_process_left_undoes_nothing_of_later_events(store: Store) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    async def work() -> None:
+        quick, other = HoldfastSessionService(store), WHO | {"session_id": "other"}
+        first, second = await quick.create_session(**WHO), await quick.create_session(**other)
+        dying = HoldfastSessionService(store)
+        dying._merge = die  # type: ignore[assignment, method-assign]
+        with pytest.raises(Killed):
+            await dying.append_event(first, event(1, app_n=1, app_m=1))
+        await quick.append_event(second, event(2, app_n=2))
+        found = await quick.get_session(**WHO)
+        assert found is not None
+        assert found.state == {"app:n": 2, "app:m": 1}
+        # A session that somebody made by hand goes on from what was left, too.
+        with pytest.raises(Killed):
+            await dying.append_event(found, event(4, app_n=4, app_m=4))
+        made = Session(app_name="shop", user_id="ann", id="s", last_update_time=9000.0)
+        await quick.append_event(made, event(5, app_m=5))
+        found = await quick.get_session(**WHO)
+        assert found is not None
+        assert found.state == {"app:n": 4, "app:m": 5}
+        # An event that is stored later wins, although the earlier one is the last to be told.
+        await quick.append_event(second, event(3, app_n=3))
+        found = await quick.get_session(**WHO)
+        assert found is not None
+        assert found.state["app:n"] == 3
+
+    asyncio.run(work())
+
+
 def test_a_rollback_takes_a_session_back(store: Store) -> None:
     async def work() -> None:
         service = HoldfastSessionService(store)
@@ -291,6 +360,28 @@ def test_state_comes_back_as_json_has_it_however_it_was_said(store: Store) -> No
         assert [one.get_function_responses()[0].response for one in found.events] == [answer]
         listed = (await service.list_sessions(app_name="shop")).sessions
         assert [one.state for one in listed] == [expected] * 2
+
+    asyncio.run(work())
+
+
+def test_a_rollback_takes_back_nothing_of_app_and_user(store: Store) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        session = await service.create_session(**WHO)
+        for number in (1, 2):
+            await service.append_event(
+                session, event(number, n=number, app_n=number, user_n=number)
+            )
+        with SessionManager(store, workspace=False).resume_session("shop/ann/s") as opened:
+            versions = [one.id for one in opened.list_checkpoints()]
+        for version in versions:
+            with SessionManager(store, workspace=False).resume_session("shop/ann/s") as opened:
+                opened.rollback(version)
+            found = await service.get_session(**WHO)
+            assert found is not None
+            assert (found.state["app:n"], found.state["user:n"]) == (2, 2)
+            assert len(found.events) <= 2
+        assert (await service.list_sessions(app_name="shop")).sessions[0].state["app:n"] == 2
 
     asyncio.run(work())
 

@@ -24,8 +24,16 @@ def draft(
     kept = {"state": state, "update_time": update_time}
     whole = {**kept, "events": events}
     if any(scoped.values()):
-        return Draft({**whole, "scoped": scoped})
+        return Draft({**whole, "scoped": scoped}, {"note": True})
     return Draft(whole, {"summary": kept} if _is_small(state) else None)
+
+
+def noted(version: Version) -> dict[str, Any] | None:
+    """Return what is yet to be stored about app and user, if a version has a note of it.
+
+    A rollback stores a copy of an old version, whose note was dealt with in its time.
+    """
+    return version.state.get("scoped") if version.metadata.get("note") else None
 
 
 def split(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

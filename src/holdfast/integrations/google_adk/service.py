@@ -3,7 +3,8 @@
 A session is a thread that holds its events and its own state. What events say about ``app:`` and
 ``user:`` keys is shared, and kept in threads of their own. An event is stored first, together with a
 note of what it says about those; the note goes when that has been stored too, so whoever reads a
-session after a crash between the two does the rest.
+session after a crash between the two does the rest. Each version of what is shared tells which event set
+which keys, so one that is late, or told twice, does not undo what a later one said.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from holdfast.integrations.google_adk.documents import (
     draft,
     is_stale,
     marker,
+    noted,
     plain,
     split,
     text,
@@ -157,18 +159,21 @@ class HoldfastSessionService(BaseSessionService):
                     f"again and repeat."
                 )
             state = {**last.state["state"], **own}
-            return draft(state, [*events, event], event["timestamp"], scoped)
+            # A session that was made by hand goes on from what nobody has read, and its note with it.
+            told = {key: {**values, **scoped[key]} for key, values in (noted(last) or {}).items()}
+            return draft(state, [*events, event], event["timestamp"], told or scoped)
 
         version = self._sessions.change(joined(*about.values()), add)
         return None if any(known) or version is None else self._settle(about, version)
 
     def _settle(self, about: Mapping[str, str], version: Version) -> Version:
         """Store what a version says about the state of app and user, then take the note away."""
-        scoped = version.state.get("scoped")
+        scoped = noted(version)
         if scoped is None:
             return version
-        self._merge(joined(about["app"]), scoped["app"])
-        self._merge(joined(about["app"], about["user"]), scoped["user"])
+        at = version.record.seq
+        self._merge(joined(about["app"]), scoped["app"], at)
+        self._merge(joined(about["app"], about["user"]), scoped["user"], at)
 
         def clear(last: Version | None) -> Draft | None:
             # Whoever went on from it has read it first, and then there is nothing left to do.
@@ -180,16 +185,26 @@ class HoldfastSessionService(BaseSessionService):
         self._sessions.change(joined(*about.values()), clear)
         return version
 
-    def _merge(self, thread: str, delta: dict[str, Any]) -> None:
+    def _merge(self, thread: str, delta: dict[str, Any], at: int) -> None:
+        """Store what the event ``at`` that place says, save for what later ones have said already."""
+
         def merge(last: Version | None) -> Draft | None:
+            said = set() if last is None or last.record.seq < at else self._said_since(thread, at)
+            new = {key: value for key, value in delta.items() if key not in said}
             values = {} if last is None else last.state["values"]
-            return Draft({"values": {**values, **delta}}) if delta else None
+            note = {"at": at, "keys": [*new]}
+            return Draft({"values": {**values, **new}}, note) if new else None
 
         self._shared.change(thread, merge)
 
+    def _said_since(self, thread: str, at: int) -> set[str]:
+        """Return the keys that the event ``at`` that place, or a later one, has set."""
+        notes = [record.metadata or {} for record in self._shared.since(thread, at)]
+        return {key for note in notes if note.get("at", 0) >= at for key in note["keys"]}
+
     def _read(self, about: Mapping[str, str]) -> Version | None:
         version = self._sessions.read(joined(*about.values()))
-        if version is not None and "scoped" in version.state:
+        if version is not None and noted(version) is not None:
             self._settle(about, version)
             return self._read(about)
         return version
