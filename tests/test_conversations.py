@@ -330,6 +330,31 @@ def test_what_another_face_stored_is_gone_on_from(conversations: Conversations) 
     assert items(conversations) == ["by hand", "after"]
 
 
+@pytest.mark.parametrize("whose", ["session", "empty session", "conversation"])
+def test_a_session_of_somebody_else_is_neither_read_nor_gone_on_from(
+    store: Store, whose: str
+) -> None:
+    manager, conversations = SessionManager(store, workspace=False), Conversations(store, "test")
+    if whose == "conversation":
+        Conversations(store, "other").change("t", adding("theirs"))
+    else:
+        with manager.create_session("me", session_id="t") as session:
+            if whose == "session":
+                session.save_checkpoint("kept", state={"items": ["theirs"]})
+    before = store.list_checkpoints(CheckpointQuery(session_id="t"))
+    if whose != "empty session":
+        with pytest.raises(ForeignSession, match=r"session t .* type (me|other)"):
+            conversations.read("t")
+    with pytest.raises(ForeignSession, match="use an id that nothing else has"):
+        conversations.change("t", adding("mine"))
+    with pytest.raises(ForeignSession):
+        conversations.replace("t", Draft({"items": []}), after=None)
+    assert store.list_checkpoints(CheckpointQuery(session_id="t")) == before
+    # A namespace of it is for anybody.
+    conversations.change("t", adding("mine"), namespace="runs")
+    assert items(conversations, namespace="runs") == ["mine"]
+
+
 def test_only_its_own_part_of_anothers_session_is_erased(conversations: Conversations) -> None:
     manager = SessionManager(conversations.store, workspace=False)
     with manager.create_session("me", session_id="t") as session:

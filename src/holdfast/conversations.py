@@ -38,6 +38,7 @@ from holdfast.threads import (
     ThreadKey,
     ThreadRecorders,
     check_cap,
+    refuse_foreign,
     thread_checkpoint,
     thread_session,
 )
@@ -112,11 +113,16 @@ class Conversations(Closing):
         return found[0] if found else None
 
     def read(self, thread_id: str, namespace: str = "") -> Version | None:
-        """Return the last version, or None when there is none. Its state belongs to the caller."""
+        """Return the last version, or None when there is none. Its state belongs to the caller.
+
+        Raises `ForeignSession` where the id is that of a session that something else has made.
+        """
         loaded = self._store.load_newest(_newest(thread_id, namespace))
         if loaded is None:
             return None
         record, payload, content = loaded
+        if not namespace:
+            refuse_foreign(self._store, self._kind, thread_id, record)
         key = (thread_id, namespace)
         self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
         return Version(record, content.state)
@@ -137,7 +143,8 @@ class Conversations(Closing):
         """Store what ``change`` makes of the last version; return the last one then.
 
         It is durable when this returns. What ``change`` raises goes on, once it was said of the newest
-        version. ``about`` is the metadata of a session that is new.
+        version. ``about`` is the metadata of a session that is new. Raises `ForeignSession`, and stores nothing,
+        where the id is that of a session that something else has made.
         """
         key = (thread_id, namespace)
         # What this process stored last is the newest as a rule; the store says when it is not.
@@ -224,6 +231,8 @@ class Conversations(Closing):
         about: Mapping[str, Any] | None,
     ) -> Version:
         thread_id, namespace = key
+        if last is None and not namespace:
+            refuse_foreign(self._store, self._kind, check_session_id(thread_id))
         checkpoint_id = new_id()
         session = thread_session(self._store.tenant, self._kind, thread_id)
         for attempt in self._recorders.attempts(key, draft.state):

@@ -19,13 +19,22 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.config import url_text
 from holdfast.errors import InvalidConfiguration, InvalidUrl
-from holdfast.ids import thread_agent_id
-from holdfast.model import TYPE_OF_CLASS, NewAgent, NewCheckpoint, NewSession, Payload, Trim
+from holdfast.ids import is_thread_agent, thread_agent_id
+from holdfast.model import (
+    TYPE_OF_CLASS,
+    CheckpointRecord,
+    NewAgent,
+    NewCheckpoint,
+    NewSession,
+    Payload,
+    Trim,
+)
 from holdfast.recording import Attempt, Recorder
 from holdfast.state import EncodedState
 from holdfast.state.cache import Cache, ChunkCache
 from holdfast.state.refs import ReadChunks
 from holdfast.stores import Store, open_store
+from holdfast.stores.rules import foreign_session
 
 ThreadKey: TypeAlias = tuple[str, str]
 """A thread id and a namespace."""
@@ -87,6 +96,26 @@ def thread_checkpoint(
         trim=trim,
         session=session,
     )
+
+
+def refuse_foreign(
+    store: Store, kind: str, session_id: str, record: CheckpointRecord | None = None
+) -> None:
+    """Raise `ForeignSession` for the session of somebody else than that kind of face.
+
+    ``record`` is a checkpoint of it, which mostly tells without a question. It is for a session's own line of
+    work: other namespaces of it are for anybody.
+    """
+    if record is not None and is_thread_agent(record.agent_id, store.tenant, kind):
+        return
+    found = store.find_session(session_id)
+    # A thread that was copied from another tenant has an agent of that one.
+    if found is not None and found.agent_type != kind:
+        raise foreign_session(
+            session_id,
+            found.agent_type,
+            "Nothing was read or stored: use an id that nothing else has, or another store",
+        )
 
 
 def check_cap(cap: float | None) -> int | None:

@@ -37,7 +37,8 @@ from agent_framework import (
 )
 from pydantic import BaseModel, SecretStr
 
-from holdfast.errors import StateNotSerializable
+from holdfast import SessionManager
+from holdfast.errors import ForeignSession, StateNotSerializable
 from holdfast.integrations import agent_framework
 from holdfast.integrations.agent_framework import HoldfastCheckpointStorage, forms, storage
 from holdfast.model import CheckpointQuery
@@ -283,6 +284,25 @@ def test_nothing_is_made_of_a_name_that_somebody_planted(
         with pytest.raises(WorkflowCheckpointException, match="not allowed"):
             await storage.load("c1")
         assert "antigravity" not in sys.modules
+
+    asyncio.run(work())
+
+
+def test_a_session_of_somebody_else_is_no_workflow(store: Store) -> None:
+    with SessionManager(store, workspace=False).create_session("me", session_id="w") as session:
+        session.save_checkpoint("kept", state={"mine": 1})
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store)
+        for call in (
+            storage.save(checkpoint(1)),
+            storage.get_latest(workflow_name="w"),
+            storage.list_checkpoints(workflow_name="w"),
+            storage.list_checkpoint_ids(workflow_name="w"),
+        ):
+            with pytest.raises(ForeignSession, match=r"session w .* type me"):
+                await call
+        assert [one.name for one in session.list_checkpoints()] == ["kept"]
 
     asyncio.run(work())
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
 from holdfast.errors import StateNotSerializable
-from holdfast.ids import new_id, thread_agents
+from holdfast.ids import check_session_id, new_id, thread_agents
 from holdfast.integrations.agent_framework.forms import Forms
 from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, SessionQuery, Trim
 from holdfast.state import DecodedState
@@ -17,6 +17,7 @@ from holdfast.stores import Store, open_store
 from holdfast.threads import (
     ThreadRecorders,
     check_cap,
+    refuse_foreign,
     thread_checkpoint,
     thread_session,
 )
@@ -45,6 +46,7 @@ class HoldfastCheckpointStorage:
         self._forms = Forms(types)
         self._trim = Trim(keep=check_cap(max_checkpoints))
         self._recorders = ThreadRecorders()
+        self._ours: set[str] = set()
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Store a checkpoint and return its id. It is durable then; an equal id is replaced.
@@ -106,6 +108,10 @@ class HoldfastCheckpointStorage:
             await in_thread(self._store.close)
 
     def _put(self, checkpoint_id: str, workflow_name: str, state: dict[str, Any]) -> None:
+        # Asked once: what is a thread of ours stays one, or is erased.
+        if workflow_name not in self._ours:
+            refuse_foreign(self._store, _KIND, check_session_id(workflow_name))
+            self._ours.add(workflow_name)
         row_id = new_id()
         session = thread_session(self._store.tenant, _KIND, workflow_name)
         for attempt in self._recorders.attempts((workflow_name, ""), state):
@@ -130,7 +136,10 @@ class HoldfastCheckpointStorage:
         return None
 
     def _records(self, workflow_name: str) -> list[CheckpointRecord]:
-        return self._store.list_checkpoints(_line(workflow_name))[::-1]
+        records = self._store.list_checkpoints(_line(workflow_name))[::-1]
+        if records:
+            refuse_foreign(self._store, _KIND, workflow_name, records[0])
+        return records
 
     def _read(self, record: CheckpointRecord) -> WorkflowCheckpoint | None:
         loaded = self._store.load(record.id)
@@ -139,6 +148,7 @@ class HoldfastCheckpointStorage:
     def _opened(
         self, record: CheckpointRecord, payload: Payload, content: DecodedState
     ) -> WorkflowCheckpoint:
+        refuse_foreign(self._store, _KIND, record.session_id, record)
         key = (record.session_id, record.namespace)
         self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
         try:
@@ -154,4 +164,4 @@ class HoldfastCheckpointStorage:
 
 
 def _line(workflow_name: str) -> CheckpointQuery:
-    return CheckpointQuery(session_id=workflow_name, namespace="")
+    return CheckpointQuery(session_id=check_session_id(workflow_name), namespace="")
