@@ -122,6 +122,46 @@ def test_runs_at_once_find_their_own_records(url: str) -> None:
     assert sorted(asked) == [f"topic {n}" for n in range(4)]
 
 
+def test_agents_that_tools_ask_leave_the_names_of_what_follows_as_they_are(url: str) -> None:
+    done: list[str] = []
+
+    def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        done.append("request")
+        prompt, last = messages[0].parts[-1].content, messages[-1].parts[-1]
+        if isinstance(last, ToolReturnPart):
+            return ModelResponse(parts=[TextPart(f"{prompt}: {last.content}")])
+        return ModelResponse(parts=[ToolCallPart("ask" if prompt == "both" else "pay", {})])
+
+    inner = Agent(FunctionModel(reply), name="a", capabilities=[HoldfastDurability()])
+    outer = Agent(FunctionModel(reply), name="a", capabilities=[HoldfastDurability()])
+
+    @inner.tool_plain
+    @outer.tool_plain
+    def pay() -> str:
+        done.append("pay")
+        return f"receipt {done.count('pay')}"
+
+    @outer.tool_plain
+    async def ask() -> str:
+        return " and ".join([(await inner.run(f"in {n}")).output for n in range(2)])
+
+    async def work() -> None:
+        manager = await AsyncSessionManager.open(url, workspace=False)
+        for _ in range(2):
+            async with durable_run(manager, "r"):
+                said = [(await outer.run(prompt)).output for prompt in ("both", "after")]
+                said.append((await inner.run("last")).output)
+            assert said == [
+                "both: in 0: receipt 1 and in 1: receipt 2",
+                "after: receipt 3",
+                "last: receipt 4",
+            ]
+        await manager.close()
+
+    asyncio.run(work())
+    assert (done.count("pay"), done.count("request")) == (4, 10)
+
+
 def test_a_tool_that_asks_for_another_try_is_replayed_as_it_was(url: str) -> None:
     tries: list[int] = []
 

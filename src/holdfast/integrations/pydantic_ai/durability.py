@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -40,14 +41,23 @@ _KIND: Final = "pydantic-ai"
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A durable run: its session, and how often each operation came so far."""
+    """A durable run: its session, and how often each operation came so far.
+
+    What runs inside an operation, such as an agent that a tool asks, counts for itself: it does not run when
+    that operation is replayed, and what comes after it has to have the same names nevertheless.
+    """
 
     session: AsyncSession
+    within: str = ""
     counts: Counter[str] = field(default_factory=Counter)
 
     def next(self, name: str) -> str:
         self.counts[name] += 1
-        return f"{name}#{self.counts[name]}"
+        return f"{self.within}{name}#{self.counts[name]}"
+
+    def inside(self, key: str) -> _Run:
+        """Return the run as it is inside an operation, whose key would make longer and longer names."""
+        return _Run(self.session, f"{sha256(key.encode()).hexdigest()[:16]}:")
 
 
 _RUN: Final[ContextVar[_Run | None]] = ContextVar("holdfast_pydantic_ai_run", default=None)
@@ -196,8 +206,13 @@ class _LedgerBackend(JournalCallableOperationBackend[Mapping[str, Any]]):
         ids = [one.run_id for one in cache_key if isinstance(one, RunContext)]
         said = cache_key[:2] if isinstance(operation_id, ToolsetCallToolId) else ()
 
-        async def perform(*_: object) -> object:
-            return await body()
-
         key = run.next(" ".join([*map(str, ids), name]))
+
+        async def perform(*_: object) -> object:
+            token = _RUN.set(run.inside(key))
+            try:
+                return await body()
+            finally:
+                _RUN.reset(token)
+
         return await run.session.step(name, perform, *said, key=key, **config)
