@@ -22,11 +22,13 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
     TextPart,
+    ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models.test import TestModel
 
 from holdfast import SessionManager
+from holdfast.errors import StateNotSerializable
 from holdfast.integrations.pydantic_ai import HoldfastConversationStore
 from holdfast.stores import Store
 
@@ -237,6 +239,20 @@ def test_stores_that_take_turns_do_not_take_each_other_for_conflicts(store: Stor
         assert await stores[1].load("c") is None
         await begin(stores[1], "c", "new")
         assert texts(await stores[0].load("c")) == ["new"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800"], ids=["object", "text"])
+def test_what_cannot_be_stored_is_refused_and_nothing_changes(store: Store, value: Any) -> None:
+    async def work() -> None:
+        conversations = HoldfastConversationStore(store)
+        conversation = await begin(conversations, "c", "a")
+        answer = ToolReturnPart("look", value, tool_call_id="1")
+        conversation.messages.append(ModelRequest(parts=[answer]))
+        with pytest.raises(StateNotSerializable):
+            await conversations.save(conversation)
+        assert texts(await conversations.load("c")) == ["a"]
 
     asyncio.run(work())
 

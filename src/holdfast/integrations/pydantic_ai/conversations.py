@@ -21,6 +21,7 @@ from pydantic_ai.conversation_store import (
 )
 
 from holdfast.conversations import Conversations, Draft, Version
+from holdfast.errors import StateNotSerializable
 from holdfast.stores import Store
 from holdfast.waiting import in_thread
 
@@ -67,9 +68,15 @@ class HoldfastConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store a record and its new entries in one transaction, or raise ``ConversationConflict``."""
-        document = _RECORD.dump_python(record, mode="json")
-        added = _ENTRIES.dump_python(list(new_entries), mode="json")
+        """Store a record and its new entries in one transaction, or raise ``ConversationConflict``.
+
+        Raises `StateNotSerializable` for what has no JSON form; nothing is stored then either.
+        """
+        try:
+            document = _RECORD.dump_python(record, mode="json")
+            added = _ENTRIES.dump_python(list(new_entries), mode="json")
+        except ValueError as error:
+            raise StateNotSerializable("$.entries", str(error)) from None
         copied: list[Any] = []
         if record.forked_from is not None and expected_revision is None:
             try:
