@@ -7,13 +7,14 @@ last version, so listing reads no transcript.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
-from holdfast.errors import InvalidIdentifier, MissingExtra
+from holdfast.errors import InvalidIdentifier, MissingExtra, StateNotSerializable
 from holdfast.ids import SESSION_ID_BYTES, check_text
 from holdfast.model import CheckpointRecord
 from holdfast.stores import Store
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionListSubkeysKey, SessionSummaryEntry
 
 _KIND: Final = "claude-agent-sdk"
+_TEXT: Final = "$json"
 
 
 class HoldfastSessionStore:
@@ -45,9 +47,8 @@ class HoldfastSessionStore:
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add entries to a transcript. They are durable when this returns."""
-        thread = _thread(key)
-        sent: list[Any] = deepcopy(entries)
-        main = key.get("subpath") is None
+        thread, subagent = _thread(key), _subagent(key)
+        sent = _entries(entries)
 
         def add(last: Version | None) -> Draft | None:
             state = {} if last is None else last.state
@@ -55,24 +56,25 @@ class HoldfastSessionStore:
             new = list(_unknown(sent, before))
             if not new:
                 return None
-            grown = {**state, "entries": [*before, *new]}
-            if not main:
+            grown = {**state, "entries": [*before, *map(_stored, new)]}
+            if subagent:
                 return Draft(grown)
-            summary = fold_session_summary(deepcopy(state.get("summary")), key, new)
+            known: Any = _live(deepcopy(state.get("summary")))
+            summary = _stored(dict(fold_session_summary(known, key, new)))
             return Draft({**grown, "summary": summary}, {"summary": summary})
 
         await in_thread(
             self._conversations.change,
             thread,
             add,
-            namespace=key.get("subpath", ""),
+            namespace=subagent,
             about={"project_key": key["project_key"], "session_id": key["session_id"]},
         )
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return a whole transcript, or None for one that was never written."""
-        found = await in_thread(self._conversations.read, _thread(key), key.get("subpath", ""))
-        return None if found is None else found.state.get("entries", [])
+        found = await in_thread(self._conversations.read, _thread(key), _subagent(key))
+        return None if found is None else [_live(one) for one in found.state.get("entries", [])]
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """List the sessions of a project with the time of their last entry."""
@@ -84,7 +86,7 @@ class HoldfastSessionStore:
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """List the summaries of a project's sessions, as the SDK folded them."""
         return [
-            {**head.metadata["summary"], "mtime": _milliseconds(head)}
+            {**_live(head.metadata["summary"]), "mtime": _milliseconds(head)}
             for _, head in await in_thread(self._heads, project_key)
             # The SDK makes one itself where there is none, after a rollback for example.
             if head.metadata and "summary" in head.metadata
@@ -92,7 +94,7 @@ class HoldfastSessionStore:
 
     async def delete(self, key: SessionKey) -> None:
         """Erase a session with its subagents, or the transcript of one subagent."""
-        await in_thread(self._conversations.erase, _thread(key), key.get("subpath"))
+        await in_thread(self._conversations.erase, _thread(key), _subagent(key) or None)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """List the subagents of a session that have a transcript."""
@@ -129,14 +131,49 @@ def _project(project_key: object) -> str:
     return check_text(project_key, "a project_key", SESSION_ID_BYTES, empty=True)
 
 
+def _subagent(key: SessionKey) -> str:
+    """Return the namespace of a subagent's transcript; the session's own has none."""
+    return key.get("subpath") or ""
+
+
+def _entries(entries: object) -> list[Any]:
+    if not isinstance(entries, Sequence) or not all(isinstance(one, dict) for one in entries):
+        raise StateNotSerializable("$.entries", f"entries are a list of dicts: {entries!r:.80}")
+    return deepcopy(list(entries))
+
+
 def _unknown(sent: list[Any], before: list[Any]) -> Iterator[Any]:
     """Yield the entries that are not stored yet; those without a uuid are always new."""
-    known = {entry.get("uuid") for entry in before} - {None}
+    known = {_uuid(_live(entry)) for entry in before} - {None}
     for entry in sent:
-        uuid = entry.get("uuid")
+        uuid = _uuid(entry)
         if uuid not in known:
             yield entry
             known |= {uuid} - {None}
+
+
+def _uuid(entry: dict[str, Any]) -> str | None:
+    uuid = entry.get("uuid")
+    return uuid if isinstance(uuid, str) else None
+
+
+def _stored(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what is stored for a document: itself, or its text where it has half a character.
+
+    The program cuts texts where it likes, also between the surrogates of one character, which JSON can
+    say and a state cannot.
+    """
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return {_TEXT: json.dumps(document)}
+    except (TypeError, ValueError, RecursionError):
+        return document  # no JSON at all: the store says where
+    return {_TEXT: json.dumps(document)} if _TEXT in document else document
+
+
+def _live(stored: Any) -> Any:
+    return json.loads(stored[_TEXT]) if stored is not None and _TEXT in stored else stored
 
 
 def _milliseconds(head: CheckpointRecord) -> int:

@@ -23,7 +23,7 @@ from claude_agent_sdk import (
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from holdfast import SessionManager
-from holdfast.errors import InvalidIdentifier
+from holdfast.errors import InvalidIdentifier, StateNotSerializable
 from holdfast.integrations import claude_agent_sdk
 from holdfast.integrations.claude_agent_sdk import HoldfastSessionStore
 from holdfast.stores import Store, open_store
@@ -84,6 +84,55 @@ def test_an_entry_that_is_sent_again_is_stored_once(store: Store) -> None:
         await sessions.append(KEY, [entry(2), entry(3), entry(3), mode])
         await sessions.append(KEY, [entry(1)])
         assert await sessions.load(KEY) == [entry(1), entry(2), mode, entry(3), mode]
+
+    asyncio.run(work())
+
+
+def test_a_text_that_was_cut_within_a_character_comes_back(store: Store) -> None:
+    half = "\ud83d"
+    entries = [
+        entry(1, message={"role": "user", "content": f"cut {half}"}),
+        entry(2, **{half: [half]}),
+        entry(3, **{"$json": "[]"}),
+        {"$json": '{"a": 1}'},
+        entry(4, n=1 << 100, x=float("inf")),
+    ]
+
+    async def work() -> None:
+        sessions = HoldfastSessionStore(store)
+        await sessions.append(KEY, entries)
+        await sessions.append(KEY, [*entries[:3], entry(5)])
+        assert await HoldfastSessionStore(store).load(KEY) == [*entries, entry(5)]
+        [summary] = await sessions.list_session_summaries("p")
+        assert summary["data"]["first_prompt"] == f"cut {half}"
+
+    asyncio.run(work())
+
+
+def test_a_subagent_without_a_name_is_the_session_itself(store: Store) -> None:
+    async def work() -> None:
+        sessions = HoldfastSessionStore(store)
+        for number, subpath in enumerate((None, "")):
+            key: Any = KEY | {"subpath": subpath}
+            await sessions.append(key, [entry(number)])
+            assert len(await sessions.load(key) or ()) == number + 1
+        assert await sessions.load(KEY) == [entry(0), entry(1)]
+        [summary] = await sessions.list_session_summaries("p")
+        assert summary["session_id"] == "s"
+        await sessions.delete({**KEY, "subpath": None})
+        assert await sessions.load(KEY) is None
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("bad", [None, 7, ["x"], [None], [{"x": object()}]])
+def test_what_are_no_entries_is_refused(bad: Any) -> None:
+    async def work() -> None:
+        sessions = HoldfastSessionStore("memory:")
+        with pytest.raises(StateNotSerializable):
+            await sessions.append(KEY, bad)
+        assert await sessions.load(KEY) is None
+        await sessions.close()
 
     asyncio.run(work())
 
