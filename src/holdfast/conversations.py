@@ -15,14 +15,15 @@ repeats its change on what is there then:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from holdfast.closing import Closing
-from holdfast.errors import StaleWriter
+from holdfast.errors import StaleWriter, StateNotSerializable
 from holdfast.ids import check_namespace, check_session_id, new_id, thread_agents
 from holdfast.model import (
     CheckpointQuery,
@@ -253,6 +254,16 @@ class Conversations(Closing):
         version = Version(stored.record, draft.state)
         self._latest.put(key, version, size)
         return version
+
+
+def documents(given: object, path: str) -> list[Any]:
+    """Return a copy of a list of dicts. Raises `StateNotSerializable` for what is none, or has no copy."""
+    if not isinstance(given, Sequence) or not all(isinstance(one, dict) for one in given):
+        raise StateNotSerializable(path, f"a list of dicts is what can be added, not {given!r:.80}")
+    try:
+        return deepcopy(list(given))
+    except Exception as error:
+        raise StateNotSerializable(path, str(error)) from error
 
 
 def joined(*parts: str) -> str:

@@ -8,13 +8,13 @@ last version, so listing reads no transcript.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
-from holdfast.errors import InvalidIdentifier, MissingExtra, StateNotSerializable
+from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, documents, joined
+from holdfast.errors import InvalidIdentifier, MissingExtra
 from holdfast.ids import SESSION_ID_BYTES, check_text
 from holdfast.model import CheckpointRecord
 from holdfast.stores import Store
@@ -48,7 +48,7 @@ class HoldfastSessionStore:
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add entries to a transcript. They are durable when this returns."""
         thread, subagent = _thread(key), _subagent(key)
-        sent = _entries(entries)
+        sent = documents(entries, "$.entries")
 
         def add(last: Version | None) -> Draft | None:
             state = {} if last is None else last.state
@@ -134,12 +134,6 @@ def _project(project_key: object) -> str:
 def _subagent(key: SessionKey) -> str:
     """Return the namespace of a subagent's transcript; the session's own has none."""
     return key.get("subpath") or ""
-
-
-def _entries(entries: object) -> list[Any]:
-    if not isinstance(entries, Sequence) or not all(isinstance(one, dict) for one in entries):
-        raise StateNotSerializable("$.entries", f"entries are a list of dicts: {entries!r:.80}")
-    return deepcopy(list(entries))
 
 
 def _unknown(sent: list[Any], before: list[Any]) -> Iterator[Any]:

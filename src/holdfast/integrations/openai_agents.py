@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version
+from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, documents
 from holdfast.errors import (
     AlreadyResumed,
     CheckpointExists,
@@ -64,7 +64,7 @@ class HoldfastSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items at the end."""
-        added = deepcopy(items)
+        added = documents(items, "$.items")
 
         def add(last: Version | None) -> Draft | None:
             return Draft({"items": [*_items(last), *added]}) if added else None

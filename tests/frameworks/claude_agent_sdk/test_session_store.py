@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_subagent_without_a_name_is_the_session_itself(store: Store) -> None:
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("bad", [None, 7, ["x"], [None], [{"x": object()}]])
+@pytest.mark.parametrize("bad", [None, 7, ["x"], [None], [{"x": object()}], [{"x": Lock()}]])
 def test_what_are_no_entries_is_refused(bad: Any) -> None:
     async def work() -> None:
         sessions = HoldfastSessionStore("memory:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -87,8 +88,10 @@ def test_what_cannot_be_stored_is_refused_and_nothing_changes(store: Store) -> N
     async def work() -> None:
         session = HoldfastSession("s", store)
         await session.add_items([message("a")])
-        with pytest.raises(StateNotSerializable):
-            await session.add_items([message("b"), {"content": object()}])
+        bad: list[Any] = [[{"content": object()}], [{"content": Lock()}], ["b"], "b", None]
+        for items in bad:
+            with pytest.raises(StateNotSerializable):
+                await session.add_items(items)
         assert await session.get_items() == [message("a")]
 
     asyncio.run(work())
