@@ -193,6 +193,28 @@ def test_an_agent_saves_looks_goes_back_and_forth(server: Any, project: Path) ->
     drive(server, scenario)
 
 
+def test_calls_that_are_made_at_once_come_one_after_the_other(server: Any, project: Path) -> None:
+    async def scenario(calls: Calls) -> None:
+        saved = await asyncio.gather(
+            *(calls.ok("save_checkpoint", name=f"n{number}") for number in range(4))
+        )
+        assert len({one["checkpoint"]["session_id"] for one in saved}) == 1
+        listed = (await calls.ok("list_checkpoints"))["checkpoints"]
+        assert sorted(one["name"] for one in listed) == ["n0", "n1", "n2", "n3"]
+        (project / "code.py").write_text("print(2)\n")
+        preview = await calls.ok("rollback", checkpoint="n0")
+        arguments = {"checkpoint": "n0", "confirmation": preview["confirmation"]}
+        answers = await asyncio.gather(
+            *(calls.client.call_tool("rollback", arguments) for _ in range(3))
+        )
+        assert sorted(one.is_error for one in answers) == [False, True, True]
+        assert (project / "code.py").read_text() == "print(1)\n"
+        await calls.ok("undo")
+        assert (project / "code.py").read_text() == "print(2)\n"
+
+    drive(server, scenario)
+
+
 def test_an_agent_learns_decides_and_pauses(server: Any, project: Path) -> None:
     async def scenario(calls: Calls) -> None:
         state = {"task_state": [{"id": "a", "title": "Write it", "status": "in_progress"}]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from threading import Lock
 from typing import Final, ParamSpec, TypeVar
 
 from holdfast import __version__
@@ -31,19 +32,24 @@ _INSTRUCTIONS: Final = (
 def build_server(place: Place) -> MCPServer:
     """Return a server whose tools work in a place."""
     server = MCPServer("holdfast", version=__version__, instructions=_INSTRUCTIONS)
-    tools = Tools(place)
+    tools, turn = Tools(place), Lock()
     for name in NAMES:
-        server.tool(name)(_told(getattr(tools, name)))
+        server.tool(name)(_told(getattr(tools, name), turn))
     return server
 
 
-def _told(call: Callable[P, R]) -> Callable[P, R]:
-    """Have errors of ours reach the model with their code and message."""
+def _told(call: Callable[P, R], turn: Lock) -> Callable[P, R]:
+    """Have errors of ours reach the model with their code and message.
+
+    An agent may make several calls at once, which would run in threads: of two first saves each would start a
+    session, and what was shown to be confirmed would be done twice. So they take turns.
+    """
 
     @wraps(call)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return call(*args, **kwargs)
+            with turn:
+                return call(*args, **kwargs)
         except HoldfastError as error:
             raise ToolError(f"{error.code}: {error}") from error
 
