@@ -6,10 +6,11 @@ import asyncio
 import signal
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from agent_framework import (
@@ -179,11 +180,18 @@ def test_a_class_that_is_not_allowed_is_refused_where_it_stands(store: Store) ->
         for state, where in bad:
             with pytest.raises(StateNotSerializable, match=where):
                 await storage.save(checkpoint(1, state=state))
-        event = WorkflowEvent.request_info(
-            request_id="r", source_executor_id="a", request_data="?", response_type=Secret
-        )
-        with pytest.raises(StateNotSerializable, match="Secret"):
-            await storage.save(checkpoint(1, pending_request_info_events={"r": event}))
+        for kind in (
+            Secret,
+            list[Secret],
+            Secret | None,
+            Callable[[int], str],
+            Annotated[int, "n"],
+        ):
+            event = WorkflowEvent.request_info(
+                request_id="r", source_executor_id="a", request_data="?", response_type=kind
+            )
+            with pytest.raises(StateNotSerializable, match="asks for a"):
+                await storage.save(checkpoint(1, pending_request_info_events={"r": event}))
         assert await storage.list_checkpoint_ids(workflow_name="w") == []
 
     asyncio.run(work())
@@ -209,6 +217,60 @@ def test_an_object_that_would_come_back_as_another_is_refused(store: Store) -> N
         kept = [Owner(animal=Animal(name="a"), anything=[1, "x"]), Dog(name="b", tail=1)]
         await storage.save(checkpoint(1, state={"a": kept}))
         assert (await storage.load("c1")).state == {"a": kept}
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Any, object, str | None, Order | None, int | Size, list[str], dict[str, list[int]], tuple[int, ...],
+        Literal["yes", Size.SMALL, None], list[Message] | Literal[1], date,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_answers_of_every_kind_of_type_can_be_waited_for(kind: Any) -> None:
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage("memory:", types=[*TYPES, date])
+        event = WorkflowEvent.request_info(
+            request_id="r", source_executor_id="a", request_data="?", response_type=kind
+        )
+        await storage.save(
+            checkpoint(1, pending_request_info_events={"r": event}, state={"a": date.min})
+        )
+        found = await storage.load("c1")
+        assert found.pending_request_info_events["r"].response_type == kind
+        assert found.state == {"a": date.min}
+        await storage.close()
+
+    asyncio.run(work())
+
+
+def test_an_answer_is_waited_for_elsewhere_though_its_type_is_no_class(store: Store) -> None:
+    class Asks(Executor):
+        @handler
+        async def ask(self, number: int, ctx: WorkflowContext) -> None:
+            await ctx.request_info("whom?", str | None)
+
+        @response_handler
+        async def answer(
+            self, asked: str, whom: str | None, ctx: WorkflowContext[None, str]
+        ) -> None:
+            await ctx.yield_output(f"{asked} {whom}")
+
+    def make(storage: Any) -> Any:
+        return WorkflowBuilder(
+            start_executor=Asks(id="asks"), checkpoint_storage=storage, name="w"
+        ).build()
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store)
+        await make(storage).run(1)
+        latest = await storage.get_latest(workflow_name="w")
+        assert latest is not None
+        answers = dict.fromkeys(latest.pending_request_info_events, "Ann")
+        result = await make(storage).run(checkpoint_id=latest.checkpoint_id, responses=answers)
+        assert result.get_outputs() == ["whom? Ann"]
 
     asyncio.run(work())
 

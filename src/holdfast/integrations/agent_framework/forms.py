@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from types import NoneType
-from typing import Any, Final
+from functools import reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from agent_framework import (
     AgentExecutorRequest,
@@ -31,6 +33,8 @@ from agent_framework import (
 from holdfast.errors import StateNotSerializable
 
 _CLASS: Final = "$class"
+# What the type of an answer may be beside classes.
+_TYPES: Final[Mapping[str, Any]] = {"typing:Any": Any, "builtins:object": object, "...": Ellipsis}
 _SETS: Final = {"set": set, "frozenset": frozenset}
 _PLAIN: Final = (bool, int, float, str, bytes, list, tuple, set, frozenset, dict, NoneType)
 _OWN: Final = (
@@ -86,8 +90,10 @@ class Forms:
             form = _written(value, path)
         elif is_dataclass(kind):
             form = {one.name: getattr(value, one.name) for one in fields(kind)}
-        else:
+        elif _would_change(value):
             raise StateNotSerializable(path, f"a {_name(kind)} has no form in which it is stored")
+        else:
+            return value
         return {_CLASS: _name(kind), "value": self.stored(form, path)}
 
     def live(self, value: Any) -> Any:
@@ -110,7 +116,7 @@ class Forms:
                 request_id=value["request_id"],
                 source_executor_id=value["source_executor_id"],
                 request_data=self.live(value["data"]),
-                response_type=self._class(value["response_type"]),
+                response_type=self._live_type(value["response_type"]),
             )
         return _made(self._class(value[_CLASS]), self.live(value["value"]))
 
@@ -125,26 +131,52 @@ class Forms:
         return {_CLASS: "dict", "items": plain} if _CLASS in plain else plain
 
     def _event(self, event: WorkflowEvent[Any], path: str) -> dict[str, Any]:
-        document = event.to_dict()
-        answer = event.response_type
-        if answer is not None and self._allowed.get(_name(answer)) is not answer:
-            raise StateNotSerializable(
-                path, f"asks for a {_name(answer)}: hand that class over with types=[…]"
-            )
+        if event.type != "request_info":
+            raise StateNotSerializable(path, f"an event of the type {event.type} is not for later")
         return {
-            "request_id": document["request_id"],
-            "source_executor_id": document["source_executor_id"],
-            "data": self.stored(document["data"], f"{path}.data"),
-            "response_type": None if answer is None else _name(answer),
+            "request_id": event.request_id,
+            "source_executor_id": event.source_executor_id,
+            "data": self.stored(event.data, f"{path}.data"),
+            "response_type": self._type(event.response_type, path),
         }
 
-    def _class(self, name: str | None) -> Any:
-        if name is not None and name not in self._allowed:
+    def _type(self, kind: Any, path: str) -> Any:
+        """Return what is stored for the type of an answer: a class, or one that is made of others."""
+        for name, one in _TYPES.items():
+            if kind is one:
+                return name
+        origin, parts = get_origin(kind), get_args(kind)
+        if origin is Literal:
+            return {"literal": self.stored(list(parts), path)}
+        if origin in (Union, UnionType):
+            return {"union": [self._type(one, path) for one in parts]}
+        if isinstance(origin, type):
+            return {
+                "of": self._type(origin, path),
+                "parts": [self._type(one, path) for one in parts],
+            }
+        if not isinstance(kind, type) or self._allowed.get(_name(kind)) is not kind:
+            raise StateNotSerializable(
+                path, f"asks for a {_name(kind)}: hand that class over with types=[…]"
+            )
+        return _name(kind)
+
+    def _live_type(self, form: Any) -> Any:
+        if not isinstance(form, dict):
+            return _TYPES[form] if form in _TYPES else self._class(form)
+        if "literal" in form:
+            return Literal[tuple(self.live(form["literal"]))]
+        if "union" in form:
+            return reduce(or_, map(self._live_type, form["union"]))
+        return self._live_type(form["of"])[tuple(map(self._live_type, form["parts"]))]
+
+    def _class(self, name: str) -> Any:
+        if name not in self._allowed:
             raise WorkflowCheckpointException(
                 f"The checkpoint holds a {name}, a class that is not allowed; nothing was made of it. "
                 f"Hand the class over with types=[…] if it is yours."
             )
-        return None if name is None else self._allowed[name]
+        return self._allowed[name]
 
 
 def _name(kind: Any) -> str:
