@@ -121,10 +121,16 @@ class HoldfastRunStates:
         self._conversations = Conversations(where, _KIND)
 
     async def save(
-        self, name: str, state: RunState[Any, Any], *, after: SavedRun | None = None
+        self,
+        name: str,
+        state: RunState[Any, Any],
+        *,
+        after: SavedRun | None = None,
+        **options: Any,
     ) -> None:
         """Store a run under a name, or what became of the one that was loaded or taken as ``after``.
 
+        ``options`` are those of ``RunState.to_string``: without one a context of a class of its own stays out.
         Raises `CheckpointExists` for a name that is in use when ``after`` is not given, and
         `AlreadyResumed` when somebody else has gone on from ``after``, or had taken it when it was
         loaded; nothing is stored then.
@@ -136,7 +142,7 @@ class HoldfastRunStates:
                 f"comes too late. Nothing was stored: load it again if the worker saves it anew, or, "
                 f"if that worker is dead, decide on what take(…, fork=True) gives"
             )
-        draft = Draft({"run_state": json.loads(state.to_string()), "taken": False})
+        draft = Draft({"run_state": json.loads(state.to_string(**options)), "taken": False})
         before = None if after is None else after.version
         try:
             await in_thread(self._conversations.replace, name, draft, after=before, namespace=_RUNS)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Runner
+from agents import Runner, UserError
 
 from holdfast.errors import AlreadyResumed, CheckpointExists, NothingToResume
 from holdfast.integrations.openai_agents import HoldfastRunStates, HoldfastSession
@@ -188,6 +189,29 @@ def test_a_run_and_the_conversation_of_the_same_name_are_apart(
         await session.add_items([{"role": "user", "content": "hello"}])
         await runs.forget("r")
         assert len(await session.get_items()) == 1
+
+    asyncio.run(work())
+
+
+def test_a_context_of_a_class_of_its_own_is_kept_as_it_is_said(
+    store: Store, tmp_path: Path
+) -> None:
+    @dataclass
+    class Customer:
+        name: str
+
+    async def work() -> None:
+        runs = HoldfastRunStates(store)
+        agent = make_agent(asks("7"), asks("8"), ledger=tmp_path / "ledger")
+        result = await Runner.run(agent, "refund it", context=Customer("Ann"))
+        with pytest.raises(UserError, match="context"):
+            await runs.save("r", result.to_state(), strict_context=True)
+        await runs.save("r", result.to_state(), context_serializer=asdict)
+        taken = await runs.take("r", agent, context_deserializer=lambda form: Customer(**form))
+        approve(taken.state)
+        result = await Runner.run(agent, taken.state)
+        assert result.context_wrapper.context == Customer("Ann")
+        await runs.save("r", result.to_state(), after=taken, context_serializer=asdict)
 
     asyncio.run(work())
 
