@@ -198,6 +198,27 @@ def test_a_writer_that_was_overtaken_is_refused_and_changes_nothing(store: Store
     asyncio.run(work())
 
 
+async def crowding(service: Any) -> Any:
+    session = await service.create_session(**WHO)
+    delta = {
+        f"n{number}": event(number, **{f"n{number}": number, "app_n": 1}) for number in range(8)
+    }
+    await asyncio.gather(*(service.append_event(session, one) for one in delta.values()))
+    found = await service.get_session(**WHO)
+    for one in (session, found):
+        one.events.sort(key=lambda said: said.id)
+        one.last_update_time = 0
+    return picture(session), picture(found)
+
+
+def test_events_of_one_session_object_may_be_appended_at_once(store: Store) -> None:
+    theirs = asyncio.run(crowding(InMemorySessionService()))
+    service = HoldfastSessionService(store)
+    for _ in range(2):  # in event loops of their own
+        assert asyncio.run(crowding(service)) == theirs
+        asyncio.run(service.delete_session(**WHO))
+
+
 def test_processes_append_at_once_and_all_of_it_is_there(shared_url: str) -> None:
     async def prepare() -> None:
         service = HoldfastSessionService(shared_url)

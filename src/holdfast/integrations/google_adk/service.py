@@ -9,9 +9,11 @@ which keys, so one that is late, or told twice, does not undo what a later one s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -54,6 +56,7 @@ class HoldfastSessionService(BaseSessionService):
     ) -> None:
         self._sessions = Conversations(where, _KIND, max_versions=max_versions)
         self._shared = Conversations(self._sessions.store, _SHARED, max_versions=max_versions)
+        self._turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def create_session(
         self,
@@ -122,23 +125,29 @@ class HoldfastSessionService(BaseSessionService):
         if event.partial:
             return event
         about = {"app": session.app_name, "user": session.user_id, "session": session.id}
-        before = session.state.copy()
-        self._apply_temp_state(session, event)
-        event = self._trim_temp_delta_state(event)
-        try:
-            version = await in_thread(self._append, about, session, document(event))
-        except BaseException:
-            session.state = before
-            raise
-        if version is None:
-            return event
-        session._storage_update_marker = marker(version)
-        session.last_update_time = event.timestamp
-        return self._commit_event_to_session(session, event)
+        # One after the other, or a session object would be found to be overtaken by itself.
+        async with self._turn(joined(*about.values())):
+            before = session.state.copy()
+            self._apply_temp_state(session, event)
+            event = self._trim_temp_delta_state(event)
+            try:
+                version = await in_thread(self._append, about, session, document(event))
+            except BaseException:
+                session.state = before
+                raise
+            if version is None:
+                return event
+            session._storage_update_marker = marker(version)
+            session.last_update_time = event.timestamp
+            return self._commit_event_to_session(session, event)
 
     async def close(self) -> None:
         """Close the store if it was opened here."""
         await in_thread(self._sessions.close)
+
+    def _turn(self, thread: str) -> asyncio.Lock:
+        """Return the lock of a session in this event loop; it lives as long as somebody has it."""
+        return self._turns.setdefault((id(asyncio.get_running_loop()), thread), asyncio.Lock())
 
     def _append(
         self, about: Mapping[str, str], session: Session, event: dict[str, Any]
