@@ -19,7 +19,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 from holdfast import SessionManager
-from holdfast.errors import StateNotSerializable
+from holdfast.errors import InvalidIdentifier, StateNotSerializable
 from holdfast.integrations import google_adk
 from holdfast.integrations.google_adk import HoldfastSessionService, documents, service
 from holdfast.stores import Store
@@ -263,6 +263,24 @@ def test_what_a_killed_process_left_half_is_finished_by_the_next(shared_url: str
         await service.close()
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("", "u", "s"), (None, "u", "s"), ("a", 7, "s"), ("a", "u", 7), ("a", "\0", "s"), ("a", "u", "x" * 600)],
+    ids=str,
+)  # fmt: skip
+def test_names_that_nothing_is_stored_under_are_refused(names: Any) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService("memory:")
+        who: Any = dict(zip(("app_name", "user_id", "session_id"), names, strict=True))
+        for call in (service.create_session, service.get_session, service.delete_session):
+            with pytest.raises(InvalidIdentifier):
+                await call(**who)
+        assert service._sessions.threads() == []
+        await service.close()
+
+    asyncio.run(work())
 
 
 def test_what_an_event_says_late_undoes_nothing_of_later_ones(store: Store) -> None:

@@ -26,6 +26,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 
 from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
 from holdfast.errors import StaleWriter
+from holdfast.ids import SESSION_ID_BYTES, check_text
 from holdfast.integrations.google_adk.documents import (
     chosen,
     document,
@@ -68,8 +69,8 @@ class HoldfastSessionService(BaseSessionService):
     ) -> Session:
         """Create a session. Raises ``AlreadyExistsError`` for an id that the user has already."""
         own, scoped = split(plain(state or {}))
-        session_id = (session_id or "").strip() or platform_uuid.new_uuid()
-        about = {"app": app_name, "user": user_id, "session": session_id}
+        about = _about(app_name, user_id, session_id or platform_uuid.new_uuid())
+        about["session"] = about["session"] or platform_uuid.new_uuid()
         first = draft(own, [], platform_time.get_time(), scoped)
 
         def create() -> Version:
@@ -80,7 +81,9 @@ class HoldfastSessionService(BaseSessionService):
         try:
             return await self._session(about, await in_thread(create))
         except StaleWriter:
-            raise AlreadyExistsError(f"Session with id {session_id} already exists.") from None
+            raise AlreadyExistsError(
+                f"Session with id {about['session']} already exists."
+            ) from None
 
     async def get_session(
         self,
@@ -91,7 +94,7 @@ class HoldfastSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session, all of its events or those that ``config`` asks for, or None."""
-        about = {"app": app_name, "user": user_id, "session": session_id.strip()}
+        about = _about(app_name, user_id, session_id)
         version = await in_thread(self._read, about)
         return None if version is None else await self._session(about, version, config)
 
@@ -110,7 +113,8 @@ class HoldfastSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Erase a session. State of the app and of the user stays."""
-        await in_thread(self._sessions.erase, joined(app_name, user_id, session_id.strip()))
+        about = _about(app_name, user_id, session_id)
+        await in_thread(self._sessions.erase, joined(*about.values()))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return what is kept about a user, without the prefix ``user:``."""
@@ -124,7 +128,7 @@ class HoldfastSessionService(BaseSessionService):
         """
         if event.partial:
             return event
-        about = {"app": session.app_name, "user": session.user_id, "session": session.id}
+        about = _about(session.app_name, session.user_id, session.id)
         # One after the other, or a session object would be found to be overtaken by itself.
         async with self._turn(joined(*about.values())):
             before = session.state.copy()
@@ -260,3 +264,12 @@ class HoldfastSessionService(BaseSessionService):
         )
         session._storage_update_marker = marker(version)
         return session
+
+
+def _about(app_name: str, user_id: str, session_id: str) -> dict[str, str]:
+    """Return the names of a session. Raises `InvalidIdentifier` for those that nothing is stored under."""
+    # What is shared is kept under the name of the app, which is why that has to be one.
+    check_text(app_name, "an app_name", SESSION_ID_BYTES)
+    check_text(user_id, "a user_id", SESSION_ID_BYTES, empty=True)
+    check_text(session_id, "a session_id", SESSION_ID_BYTES, empty=True)
+    return {"app": app_name, "user": user_id, "session": session_id.strip()}
