@@ -7,7 +7,7 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -295,6 +295,24 @@ def test_what_was_made_of_an_answer_is_kept(store: Store) -> None:
         assert [one.text for one in found] == [text] * 5
         with pytest.raises(StateNotSerializable, match="Animal"):
             await HoldfastCheckpointStorage(store).save(checkpoint(2, state={"a": responses}))
+
+    asyncio.run(work())
+
+
+def test_a_field_that_is_not_set_yet_is_not_set_then(store: Store) -> None:
+    @dataclass(slots=True)
+    class Job:
+        name: str
+        result: str = field(init=False)
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[Job])
+        new, done = Job("a"), Job("b")
+        done.result = "done"
+        await storage.save(checkpoint(1, state={"new": new, "done": done}))
+        state = (await storage.load("c1")).state
+        assert state["done"] == done
+        assert (state["new"].name, hasattr(state["new"], "result")) == ("a", False)
 
     asyncio.run(work())
 

@@ -89,7 +89,9 @@ class Forms:
         ):
             form = _written(value, path)
         elif is_dataclass(kind):
-            form = {one.name: getattr(value, one.name) for one in fields(kind)}
+            # One that is no argument may not have been set yet.
+            own = [one.name for one in fields(kind) if one.init or hasattr(value, one.name)]
+            form = {name: getattr(value, name) for name in own}
         elif _would_change(value):
             raise StateNotSerializable(path, f"a {_name(kind)} has no form in which it is stored")
         else:
@@ -232,5 +234,6 @@ def _made(kind: type[Any], form: Any) -> Any:
     # Its fields are set as they were; no code of the class runs.
     made = object.__new__(kind)
     for one in fields(kind):
-        object.__setattr__(made, one.name, form[one.name])
+        if one.init or one.name in form:
+            object.__setattr__(made, one.name, form[one.name])
     return made
