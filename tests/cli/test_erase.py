@@ -1,7 +1,10 @@
 """`holdfast erase` asks, erases for good, and says what is left."""
 
 import json
+from contextlib import closing
 from pathlib import Path
+
+import apsw
 
 from holdfast import SessionManager
 from holdfast.hooks.desk import Desk
@@ -19,6 +22,52 @@ def test_a_session_is_erased_and_the_others_stay(cli: CommandLine, manager: Sess
     assert (erased["sessions"], erased["snapshots"], erased["left"]) == (1, 1, [])
     assert [one["id"] for one in cli.json("sessions")["sessions"]] == [kept.id]
     assert cli("erase", "--session", "doomed-one", "--yes").code == 3
+
+
+def test_a_session_that_cannot_be_read_is_erased_by_its_id(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    for name in ("damaged", "whole"):
+        manager.create_session("tester", session_id=name).close()
+        brief = brief_path(cli.project, name)
+        brief.parent.mkdir(exist_ok=True)
+        brief.write_text("what was said")
+    with closing(apsw.Connection(str(cli.project / ".agents" / "sessions.db"))) as connection:
+        connection.execute("UPDATE sessions SET created_at = 'no time' WHERE id = 'damaged'")
+    drawn = on_terminal("erase", "--session", "damaged", cwd=cli.project, typed="y\n")
+    assert "damaged  cannot be read" in drawn
+    assert "erased 1 session" in drawn
+    assert manager.unreadable_sessions() == {}
+    assert [one.id for one in manager.list_sessions()] == ["whole"]
+    assert not brief_path(cli.project, "damaged").exists()
+    assert brief_path(cli.project, "whole").exists()
+
+
+def test_all_takes_what_cannot_be_read_along(cli: CommandLine, manager: SessionManager) -> None:
+    manager.create_session("tester", session_id="damaged").close()
+    brief = brief_path(cli.project, "damaged")
+    brief.parent.mkdir(exist_ok=True)
+    brief.write_text("what was said")
+    with closing(apsw.Connection(str(cli.project / ".agents" / "sessions.db"))) as connection:
+        connection.execute("UPDATE sessions SET created_at = 'no time'")
+    cli.ok("erase", "--all", "--yes")
+    assert manager.unreadable_sessions() == {}
+    assert not brief.exists()
+
+
+def test_erasing_again_finishes_what_was_interrupted(
+    cli: CommandLine, manager: SessionManager
+) -> None:
+    session = manager.create_session("tester", session_id="gone")
+    (cli.project / "gone.txt").write_text("gone")
+    session.save_checkpoint("one", state={"n": 1})
+    session.close()
+    # As a kill between the database and the files leaves it.
+    assert manager.store.delete_session("gone")
+    assert manager.file_usage().snapshots == 1
+    answer = cli("erase", "--session", "gone", "--yes")
+    assert (answer.code, "no session 'gone'" in answer.err) == (3, True)
+    assert manager.file_usage().snapshots == 0
 
 
 def test_a_tenant_is_erased_whole(cli: CommandLine) -> None:

@@ -1,4 +1,4 @@
-"""Pruning and sweeping, killed at their steps: what is kept stays whole, and the next one finishes the work."""
+"""Pruning, sweeping and erasing, killed at their steps: what is kept stays whole, and the next one finishes the work."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from holdfast import SessionManager
+from holdfast.autosave.fallback import Entry, FallbackLog
+from holdfast.errors import SessionNotFound
 from tests.faults.upkeep import KEPT, tidy
 
 TOP = Path(__file__).parents[2]
@@ -37,10 +40,10 @@ def state(number: int) -> dict[str, object]:
     return {"number": number, "text": f"state {number} " * 2_000}
 
 
-def killed_at(step: int, project: Path) -> bool:
-    """Tidy a project up in a process that is killed at a step; whether it got that far."""
+def killed_at(step: int, project: Path, *session: str) -> bool:
+    """Tidy a project up, or erase a session, in a process that is killed at a step; whether it got that far."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.upkeep", str(project), str(step)],
+        [sys.executable, "-m", "tests.faults.upkeep", str(project), str(step), *session],
         cwd=TOP,
         env={**os.environ, "PYTHONPATH": f"{TOP}{os.pathsep}{TOP / 'src'}"},
         capture_output=True,
@@ -93,3 +96,62 @@ def test_upkeep_killed_at_some_steps(project: Path) -> None:
 @pytest.mark.slow
 def test_upkeep_killed_at_every_step(project: Path) -> None:
     assert drill(project, every=1) > 20
+
+
+GONE = "gone-with-the-wind"
+
+
+@pytest.fixture
+def with_one_to_erase(project: Path) -> Path:
+    """The project with a second session, whose file is in the last snapshot only."""
+    with SessionManager.open(project_dir=project) as manager:
+        session = manager.create_session("worker", session_id="gone")
+        (project / "gone.txt").write_text(GONE)
+        session.save_checkpoint("last", state={"text": os.urandom(9_000).hex()})
+        (project / "gone.txt").unlink()
+        entry = Entry(at="2026-01-01T00:00:00Z", message=GONE, session_id=session.id)
+        FallbackLog(project).append(entry)
+    return project
+
+
+def left_of_it(project: Path) -> list[str]:
+    """Name what the project still has of the erased session."""
+    agents = project / ".agents"
+    objects = subprocess.run(
+        ["git", f"--git-dir={agents / 'workspace.git'}", "cat-file", "--batch-all-objects", "--batch"],
+        capture_output=True,
+        check=True,
+    )
+    found = ["a snapshot"] if GONE.encode() in objects.stdout else []
+    return found + [entry.message for entry in FallbackLog(project).entries()]
+
+
+def erase_drill(project: Path, *, every: int) -> int:
+    """Kill an erasure at one step after another, and erase again; return how often it was found unfinished."""
+    unfinished = 0
+    for step in range(1, MOST_STEPS, every):
+        copy = project.with_name("copy")
+        shutil.copytree(project, copy, symlinks=True)
+        killed = killed_at(step, copy, "gone")
+        unfinished += bool(left_of_it(copy))
+        with SessionManager.open(project_dir=copy) as manager:
+            there = manager.store.find_session("gone") is not None
+            with nullcontext() if there else pytest.raises(SessionNotFound):
+                manager.delete_session("gone")
+            log = copy / ".agents" / "sessions.db-wal"
+            assert not log.exists() or log.stat().st_size == 0
+        assert left_of_it(copy) == []
+        check(copy)
+        shutil.rmtree(copy)
+        if not killed:
+            return unfinished
+    raise AssertionError("it never came to its end")
+
+
+def test_erasing_again_finishes_what_was_killed_at_some_steps(with_one_to_erase: Path) -> None:
+    assert erase_drill(with_one_to_erase, every=12) > 2
+
+
+@pytest.mark.slow
+def test_erasing_again_finishes_what_was_killed_at_every_step(with_one_to_erase: Path) -> None:
+    assert erase_drill(with_one_to_erase, every=1) > 20

@@ -1,7 +1,7 @@
-"""Upkeep of a project that kills itself: `python -m tests.faults.upkeep PROJECT STEP`.
+"""Upkeep of a project that kills itself: `python -m tests.faults.upkeep PROJECT STEP [SESSION]`.
 
-It prunes and sweeps. Just before its n-th step that could change something it ends by SIGKILL: before and after
-each transaction, and before each file that is written or removed and each git command that is started.
+It prunes and sweeps, or erases a session. Just before its n-th step that could change something it ends by SIGKILL: before
+and after each transaction, and before each file that is written or removed and each git command that is started.
 """
 
 from __future__ import annotations
@@ -40,23 +40,32 @@ def tidy(project: Path) -> None:
         manager.gc()
 
 
+def erase(project: Path, session_id: str) -> None:
+    """Erase a session."""
+    with SessionManager.open(project_dir=project) as manager:
+        manager.delete_session(session_id)
+
+
 def _arm(fuse: _Fuse) -> None:
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
         if is_step(event, arguments):
             fuse.step()
 
-    transact = DatabaseFile.write
+    transact = DatabaseFile._write
 
-    def write(self: DatabaseFile, work: Callable[[Any], T]) -> T:
+    def write(self: DatabaseFile, work: Callable[[Any], T], *, alone: bool) -> T:
         fuse.step()
-        done = transact(self, work)
+        done = transact(self, work, alone=alone)
         fuse.step()
         return done
 
-    DatabaseFile.write = write  # type: ignore[method-assign]
+    DatabaseFile._write = write  # type: ignore[method-assign]
     sys.addaudithook(heard)
 
 
 if __name__ == "__main__":
     _arm(_Fuse(int(sys.argv[2])))
-    tidy(Path(sys.argv[1]))
+    if sys.argv[3:]:
+        erase(Path(sys.argv[1]), sys.argv[3])
+    else:
+        tidy(Path(sys.argv[1]))

@@ -3,7 +3,7 @@
 First the packs of other sessions' files are made to need none of this one's, which changes nothing of what
 they hold. Then comes the database, in one transaction. What is left of the project's own files is then found
 by what the database no longer names, so a kill in between, or a store that is busy, is made good by erasing
-again or by ``gc``; what could not be freed is said.
+again, although the session is not there any more; what could not be freed is said.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class Erasure:
 
 def erase_session(
     store: Store, files: ProjectFiles | None, project_dir: Path, session_id: str
-) -> Erasure | None:
-    """Erase one session; None if there is none of that id."""
-    if not _is_there(store, session_id):
-        return None
-    going, problem = detach(store, session_id)
-    if not store.delete_session(session_id):
-        return None
+) -> Erasure:
+    """Erase one session. If there is none of that id, what an interrupted erasure has left of it goes."""
+    going, problem = detach(store, session_id) if _is_there(store, session_id) else (set(), None)
+    # Also where there is none: the log of a file may still have what was deleted.
+    erased = store.delete_session(session_id)
     left = []
     if going or problem is not None:
         store.delete_packs(going)
         if problem is not None or store.find_packs(going - store.workspace_commits()):
             why = problem or "somebody saved meanwhile; erase another session to repeat it"
             left.append(f"packs of files in the database that others need: {why}")
-    return _clean_up(store, files, project_dir, erased=1, sessions=[session_id], left=left)
+    return _clean_up(
+        store, files, project_dir, erased=int(erased), sessions=[session_id], left=left
+    )
 
 
 def _is_there(store: Store, session_id: str) -> bool:

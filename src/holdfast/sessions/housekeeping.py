@@ -145,8 +145,8 @@ class KeptStore(ABC):
     def delete_session(self, session_id: str) -> Erasure:
         """Erase a session with its checkpoints, logs, effects, and all content that nothing else shares.
 
-        Its snapshots of files go from this project too. The id must be given in full. Raises
-        `SessionNotFound`.
+        Its snapshots of files go from this project too. The id must be given in full. Where there is no such
+        session, what an interrupted erasure has left of it is removed before `SessionNotFound` is raised.
         """
         done = erasing.erase_session(
             self._store,
@@ -154,8 +154,11 @@ class KeptStore(ABC):
             self._around.project_dir,
             check_session_id(session_id),
         )
-        if done is None:
-            raise SessionNotFound(f"no session {session_id!r}; nothing was erased")
+        if not done.sessions:
+            left = f", but for {'; '.join(done.left)}" if done.left else ""
+            raise SessionNotFound(
+                f"no session {session_id!r}. Had erasing it been interrupted, what was left is gone now{left}"
+            )
         return done
 
     def erase_tenant(self) -> Erasure:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Final
+from typing import Final, TypeAlias
 
 import click
 
@@ -11,12 +12,16 @@ from holdfast.cli.asking import check_can_ask, confirm, yes_option
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line, size
 from holdfast.cli.progress import spinner
+from holdfast.errors import IntegrityError, SessionNotFound
 from holdfast.hooks.rewind import forget_agent
 from holdfast.manager.folder import Folder
 from holdfast.runner import forget_brief
 from holdfast.sessions import Erasure, Session, SessionManager
 
 _SHOWN: Final = 20
+
+# Sessions by their ids, None for one whose row cannot be read.
+_Chosen: TypeAlias = dict[str, Session | None]
 
 
 @click.command("erase", short_help="Erase a session, or all of a tenant, for good.")
@@ -39,25 +44,46 @@ def command(common: Common, session: str | None, everything: bool, yes: bool) ->
         raise click.UsageError("say what to erase: --session SESSION, or --all")
     check_can_ask(common, "erase", yes=yes)
     with common.open() as manager:
-        chosen = (
-            [manager.get_session(one.id) for one in manager.list_sessions()]
-            if session is None
-            else [manager.get_session(session)]
-        )
+        chosen = _all_of(manager) if session is None else _one_of(manager, session)
         if not yes:
             _show(chosen)
             confirm("Erase for good?")
-        with spinner("erasing", quiet=common.json):
-            done = manager.erase_tenant() if everything else manager.delete_session(chosen[0].id)
+        # First, since only the session says which files of hooks are its agent's.
         _clear_project(manager, chosen)
+        with spinner("erasing", quiet=common.json):
+            done = manager.erase_tenant() if everything else manager.delete_session(*chosen)
     if common.json:
         answer({"erasure": asdict(done)})
         return
     _say(done)
 
 
-def _show(chosen: list[Session]) -> None:
-    for one in chosen[:_SHOWN]:
+def _all_of(manager: SessionManager) -> _Chosen:
+    readable = {one.id: manager.get_session(one.id) for one in manager.list_sessions()}
+    return {**readable, **dict.fromkeys(manager.unreadable_sessions())}
+
+
+def _one_of(manager: SessionManager, reference: str) -> _Chosen:
+    try:
+        found = manager.get_session(reference)
+    except SessionNotFound:
+        # Erasing it may have been interrupted: what that has left goes all the same.
+        with suppress(SessionNotFound):
+            manager.delete_session(reference)
+        raise
+    except IntegrityError:
+        # What is damaged can be erased like anything else, by its whole id.
+        if reference not in manager.unreadable_sessions():
+            raise
+        return {reference: None}
+    return {found.id: found}
+
+
+def _show(chosen: _Chosen) -> None:
+    for id_, one in list(chosen.items())[:_SHOWN]:
+        if one is None:
+            print_line(f"{one_line(id_)}  cannot be read")
+            continue
         held = one.record.lease_owner
         by = f", held by {one_line(held)}" if held is not None else ""
         task = one_line(one.record.task_description or one.record.agent_type)
@@ -66,11 +92,12 @@ def _show(chosen: list[Session]) -> None:
         print_line(f"and {plural(len(chosen) - _SHOWN, 'more session')}")
 
 
-def _clear_project(manager: SessionManager, erased: list[Session]) -> None:
-    for one in erased:
-        forget_agent(one, manager.project_dir)
-        forget_brief(manager.project_dir, one.id)
-        Folder(manager.project_dir, one.id).show({}, lambda said: print_line(said, err=True))
+def _clear_project(manager: SessionManager, chosen: _Chosen) -> None:
+    for id_, one in chosen.items():
+        if one is not None:
+            forget_agent(one, manager.project_dir)
+        forget_brief(manager.project_dir, id_)
+        Folder(manager.project_dir, id_).show({}, lambda said: print_line(said, err=True))
 
 
 def _say(done: Erasure) -> None:
