@@ -214,6 +214,17 @@ def test_whoever_may_only_read_is_told_all_that_deep_verification_finds(postgres
         assert report.quarantined == ()
 
 
+def test_whoever_may_only_read_is_told_what_a_sweep_would_free(postgres_url: str) -> None:
+    with SessionManager.open(postgres_url, workspace=False) as manager:
+        session = manager.create_session("tester")
+        session.save_checkpoint("one", state={"n": "x" * 9000})
+        session.delete_checkpoint("one")
+        frozen = f"{postgres_url}&options=-c%20default_transaction_read_only%3Don"
+        with SessionManager.open(frozen, workspace=False, create=False) as auditor:
+            assert auditor.gc(dry_run=True).chunks == 1
+        assert manager.gc().chunks == 1
+
+
 @pytest.mark.parametrize("verified", [False, True])
 def test_a_sweep_frees_nothing_that_a_damaged_row_may_need(tmp_path: Path, verified: bool) -> None:
     with SessionManager.open(tmp_path / "sessions.db", project_dir=tmp_path) as manager:

@@ -72,7 +72,8 @@ def collect(store: Store, files: ProjectFiles | None, *, dry_run: bool) -> GcRep
     if altered and dry_run:
         report = GcReport(0, 0, 0, dry_run, in_quarantine=len(altered))
     else:
-        store.quarantine(altered)
+        if altered:
+            store.quarantine(altered)
         report = store.gc(dry_run=dry_run)
     if files is None:
         return report
