@@ -205,6 +205,22 @@ def test_a_log_whose_database_is_empty_is_refused_and_left_alone(path: Path) -> 
     assert sorted(os.listdir(copy.parent)) == [copy.name, f"{copy.name}-wal"]
 
 
+def test_a_log_that_has_lost_its_database_is_refused_and_left_alone(path: Path) -> None:
+    moved = path.with_name("moved.db")
+    log = Path(f"{path}-wal")
+    with SqliteStore(path) as store:
+        store.create_session(session(id="saved"))
+        kept = log.read_bytes()
+        path.rename(moved)
+    log.write_bytes(kept)
+    with pytest.raises(StoreUnavailable, match=r"its log .*-wal is there.* Nothing was changed"):
+        open_store(path)
+    assert (path.exists(), log.read_bytes() == kept) == (False, True)
+    moved.rename(path)
+    with SqliteStore(path) as store:
+        assert store.find_session("saved") is not None
+
+
 def test_a_pipe_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path, 0o644)
@@ -330,6 +346,7 @@ def test_a_file_that_was_removed_is_noticed(store: SqliteStore, path: Path) -> N
     path.unlink()
     with pytest.raises(StoreUnavailable, match="removed"):
         store.put(checkpoint(owner.id))
+    Path(f"{path}-wal").unlink()
     SqliteStore(path).close()
     with pytest.raises(StoreUnavailable, match="replaced"):
         store.put(checkpoint(owner.id))

@@ -349,14 +349,17 @@ class DatabaseFile:
             with suppress(OSError):
                 sync_directory(directory.parent)
         keep_out_of_git(str(self.path.parent))
+        # Before the file: whoever makes a database writes its first page before there is a log.
+        log = _size(f"{self.path}-wal")
         with _opening:
             try:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-                return True
             except FileExistsError:
                 pass
-        # First of all: whoever makes a database writes its first page before there is a log.
-        log = _size(f"{self.path}-wal")
+            else:
+                if log:
+                    self._refuse_lonely_log()
+                return True
         found = self.path.stat()
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             # SQLite would take a device for an empty file, and its owner would get it to himself.
@@ -371,6 +374,15 @@ class DatabaseFile:
                 f"has with holdfast doctor --salvage NEW, or restore the file from a copy"
             )
         return False
+
+    def _refuse_lonely_log(self) -> None:
+        """Raise `StoreUnavailable` where a log has lost its file: SQLite would delete it beside a new one."""
+        os.unlink(self.path)
+        raise StoreUnavailable(
+            f"{self.url}: there is no such file, but its log {self.path}-wal is there and may have saves that "
+            f"are nowhere else. Nothing was changed: put the file back beside its log, or remove the log if "
+            f"nobody needs it"
+        )
 
     def _refuse_damaged_log(self, connection: apsw.Connection) -> None:
         """Raise `LogDamaged` when commits stand behind a damaged frame: SQLite would drop them."""

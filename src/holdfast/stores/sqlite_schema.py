@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import apsw
 
@@ -21,6 +22,8 @@ from holdfast.stores.migrate import pending, require_current
 from holdfast.stores.sqlite_connection import APPLICATION_ID, SQL, prepare
 from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_rows import Row, stamp
+
+PARTIAL: Final = ".part"
 
 
 def check_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
@@ -112,7 +115,10 @@ def _migrate(connection: apsw.Connection, file: DatabaseFile) -> None:
     applied = {} if fresh else _applied(connection)
     steps = pending(migrations("sqlite"), applied, file.url)
     if steps and applied:
-        back_up(file, Path(f"{file.path}.backup-v{max(applied)}"))
+        copy = Path(f"{file.path}.backup-v{max(applied)}")
+        # One that was killed has left it.
+        Path(f"{copy}{PARTIAL}").unlink(missing_ok=True)
+        back_up(file, copy)
     for step in steps:
         connection.execute(step.up)
         row = (step.version, step.checksum, stamp(utc_now()))
@@ -125,10 +131,11 @@ def _migrate(connection: apsw.Connection, file: DatabaseFile) -> None:
 
 
 def back_up(file: DatabaseFile, target: Path) -> None:
-    """Copy the database as last committed, into a file for its owner only."""
-    partial = Path(f"{target}.part")
-    with suppress(FileNotFoundError):
-        partial.unlink()
+    """Copy the database as last committed, into a file for its owner only.
+
+    Until it is whole it has a name that ends in ``PARTIAL``, which has to be free.
+    """
+    partial = Path(f"{target}{PARTIAL}")
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         _copy(file, partial)
