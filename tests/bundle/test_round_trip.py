@@ -7,7 +7,7 @@ import stat
 import tarfile
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -16,10 +16,13 @@ from holdfast.errors import (
     BundleExists,
     CheckpointExists,
     CheckpointNotFound,
+    HoldfastError,
     InvalidIdentifier,
+    NotABundle,
     SessionExists,
     SessionNotFound,
     SnapshotNotFound,
+    StoreUnavailable,
     WorkspaceRefused,
 )
 from holdfast.model import SessionCopy
@@ -311,3 +314,40 @@ def test_an_id_that_another_session_has_is_refused(open_at: Open, tmp_path: Path
     with pytest.raises(CheckpointExists, match="--as"):
         theirs.import_bundle(bundle)
     assert {one.id for one in theirs.list_sessions()} == {"other"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("x" * 300, StoreUnavailable),
+        (f"{'x' * 300}/file", StoreUnavailable),
+        ("missing/file", InvalidIdentifier),
+        ("a\0", InvalidIdentifier),
+        ("\ud800", InvalidIdentifier),
+        (5, InvalidIdentifier),
+    ],
+    ids=ascii,
+)
+def test_a_path_that_no_bundle_can_have_is_refused(
+    name: Any, expected: type[HoldfastError], tmp_path: Path
+) -> None:
+    path = os.path.join(tmp_path, name) if isinstance(name, str) else name
+    with SessionManager.open("memory:", workspace=False) as manager:
+        session = manager.create_session("implementer")
+        with pytest.raises(expected):
+            manager.export_session(session.id, path)
+        with pytest.raises((NotABundle, InvalidIdentifier)):
+            manager.import_bundle(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_id_is_no_list_of_sessions_to_copy(tmp_path: Path) -> None:
+    """Its letters may be the ids of others."""
+    with SessionManager.open("memory:", workspace=False) as manager:
+        for name in ("ab", "a", "b"):
+            manager.create_session("implementer", session_id=name)
+        ids: Any
+        for ids in ("ab", 5):
+            with pytest.raises(InvalidIdentifier, match="list of ids"):
+                manager.copy_to(tmp_path / "other.db", ids)
+    assert list(tmp_path.iterdir()) == []

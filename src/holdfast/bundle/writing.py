@@ -123,7 +123,9 @@ def write_bundle(
             f"{target} exists already; nothing was written. Overwrite it on purpose with overwrite=True (on "
             "the command line: --overwrite)"
         )
-    if target.is_dir() or not target.parent.is_dir():
+    with writing(target):
+        possible = target.parent.is_dir() and not target.is_dir()
+    if not possible:
         raise InvalidIdentifier(f"{target} is no place for a file; nothing was written")
     ring = None if keys is None else keys.ring
     for _ in range(_ATTEMPTS):

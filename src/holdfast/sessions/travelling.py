@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from holdfast.errors import (
     ExportRefused,
     HoldfastError,
     IntegrityError,
+    InvalidIdentifier,
     InvalidUrl,
     SchemaMissing,
     StoreUnavailable,
@@ -37,6 +38,7 @@ from holdfast.sessions.portable import (
 )
 from holdfast.stores import Store, file_of, open_store
 from holdfast.stores.base import first
+from holdfast.workspace.base import check_possible
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
@@ -84,7 +86,7 @@ class TravellingSessions(ABC):
             self._store,
             record,
             self._around,
-            Path(path),
+            _path_of(path),
             checkpoint=checkpoint,
             files=files,
             overwrite=overwrite,
@@ -115,7 +117,7 @@ class TravellingSessions(ABC):
         report = import_bundle(
             self._store,
             self._around,
-            Path(path),
+            _path_of(path),
             session_id=session_id,
             files=files,
             unsealed=unsealed,
@@ -202,6 +204,8 @@ class TravellingSessions(ABC):
 
     def _wanted(self, session_ids: Sequence[str] | None) -> list[str]:
         if session_ids is not None:
+            if isinstance(session_ids, str) or not isinstance(session_ids, Iterable):
+                raise InvalidIdentifier(f"session_ids must be a list of ids: {session_ids!r:.80}")
             return [get_session_record(self._store, one).id for one in session_ids]
         try:
             records = self._store.list_sessions(SessionQuery())
@@ -246,6 +250,11 @@ class TravellingSessions(ABC):
         goals = [one if project is None else self._capture.elsewhere(project) for one in sources]
         ways = zip(sources, goals, strict=True)
         return [(one, other) for one, other in ways if one.wanted and other.wanted]
+
+
+def _path_of(given: str | os.PathLike[str]) -> Path:
+    """Return the path of a bundle. Raises `InvalidIdentifier` for what no file can be called."""
+    return Path(check_possible(os.fspath(given) if isinstance(given, os.PathLike) else given))
 
 
 def _open_target(config: Config, *, create: bool, keys: GivenKeys) -> Store:
