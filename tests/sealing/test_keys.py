@@ -2,6 +2,7 @@
 
 import base64
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from holdfast import SessionManager
 from holdfast.crypto import KeyRing, keys_from
 from holdfast.crypto.envelope import Envelopes
+from holdfast.crypto.files import add_key, new_key_file
 from holdfast.errors import InvalidConfiguration, InvalidKey, KeyRequired, SealBroken
 from holdfast.stores import open_store
 from holdfast.stores.sealed import SealedStore
@@ -147,3 +149,22 @@ def test_a_new_key_is_found_while_running(tmp_path: Path) -> None:
     assert running.open(sealed, "x", "default") == b"new"
     # From then on it seals with the new one too.
     assert after.current.encode() in running.seal(b"next", "x", "default")
+
+
+def test_of_keys_that_several_add_at_once_none_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    first = new_key_file(file)
+    with ThreadPoolExecutor(4) as threads:
+        added = list(threads.map(lambda _: add_key(file), range(20)))
+    assert KeyRing.from_file(file).keys.keys() == {first, *added}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_people_wrote_beside_their_keys_stays_when_one_is_added(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    before = f"# made for the auditors\na:{KEY} # the first\nnames:{KEY}\n"
+    file.write_text(before)
+    current = add_key(file)
+    entry, _, rest = file.read_text().partition("\n")
+    assert (entry.partition(":")[0], rest) == (current, before)
+    assert list(KeyRing.from_file(file).keys) == [current, "a"]

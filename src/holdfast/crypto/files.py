@@ -13,6 +13,11 @@ from holdfast.crypto.keys import KeyRing
 from holdfast.durable import sync_directory
 from holdfast.errors import InvalidKey
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 
 def new_key_file(path: Path) -> str:
     """Write a new ring to a new file, for its owner only, and return the id of its key.
@@ -25,7 +30,7 @@ def new_key_file(path: Path) -> str:
     ring = KeyRing.new()
     try:
         # Linked to its name only when it is whole: a file that is there is never replaced.
-        with _written(path, ring) as made:
+        with _written(path, ring.text()) as made:
             os.link(made, path)
     except FileExistsError:
         raise InvalidKey(
@@ -41,17 +46,38 @@ def add_key(path: Path) -> str:
     """Put a new key in front of the ring in a file, and return its id; the others still open.
 
     A link to the file stays one, and the file keeps its owner, group and permissions: whoever reads it
-    has to read it tomorrow. Raises `InvalidKey`, also where they cannot be kept.
+    has to read it tomorrow. Of several who add one at once, each waits for the one before. Raises
+    `InvalidKey`, also where they cannot be kept.
     """
-    ring = KeyRing.from_file(path).rotated()
+    KeyRing.from_file(path)
     try:
-        file = path.resolve(strict=True)
-        with _written(file, ring) as made:
-            _belong_alike(made, file.stat())
-            os.replace(made, file)
+        with _alone(path) as file:
+            before = file.read_text(encoding="ascii")
+            ring = KeyRing.parse(before, str(path)).rotated()
+            entry = ring.text().partition("\n")[0]
+            # Before what is there: what people wrote beside their keys stays.
+            with _written(file, f"{entry}\n{before}") as made:
+                _belong_alike(made, file.stat())
+                os.replace(made, file)
     except OSError as error:
         raise InvalidKey(f"{path} cannot be written: {error}. It is as it was") from None
     return ring.current
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[Path]:
+    """Be the only one that puts another file in the place of the one that ``path`` leads to."""
+    while True:
+        file = path.resolve(strict=True)
+        with file.open("rb") as held:
+            # Not every file system has locks, and then nobody waits.
+            with suppress(OSError):
+                if fcntl is not None:
+                    fcntl.flock(held, fcntl.LOCK_EX)
+            # Whoever was first has put another in its place, whose lock is another too.
+            if os.path.samestat(os.fstat(held.fileno()), file.stat()):
+                yield file
+                return
 
 
 def _belong_alike(made: Path, before: os.stat_result) -> None:
@@ -64,12 +90,12 @@ def _belong_alike(made: Path, before: os.stat_result) -> None:
 
 
 @contextmanager
-def _written(path: Path, ring: KeyRing) -> Iterator[Path]:
-    """Yield a file beside ``path`` with a ring, on the disk; what is done with it then lasts too."""
+def _written(path: Path, text: str) -> Iterator[Path]:
+    """Yield a file beside ``path`` with a text, on the disk; what is done with it then lasts too."""
     with NamedTemporaryFile(dir=path.parent, prefix=".keys-", delete=False) as file:
         made = Path(file.name)
         try:
-            file.write(ring.text().encode())
+            file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
             yield made
