@@ -118,7 +118,13 @@ def left_of_it(project: Path) -> list[str]:
     """Name what the project still has of the erased session."""
     agents = project / ".agents"
     objects = subprocess.run(
-        ["git", f"--git-dir={agents / 'workspace.git'}", "cat-file", "--batch-all-objects", "--batch"],
+        [
+            "git",
+            f"--git-dir={agents / 'workspace.git'}",
+            "cat-file",
+            "--batch-all-objects",
+            "--batch",
+        ],
         capture_output=True,
         check=True,
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -14,7 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from holdfast import SessionManager
+from holdfast import SessionManager, Workspace
 from holdfast.autosave.fallback import Entry, FallbackLog
 from holdfast.crypto import KeyRing
 from holdfast.errors import SessionNotFound, WorkspaceUnavailable
@@ -24,6 +27,7 @@ from holdfast.testing.drafts import session as new_session
 from holdfast.testing.drafts import write
 from tests.memory import holds
 from tests.stores.postgres_drafts import connect
+from tests.workspace.killing import killer
 
 GONE = "gone-with-the-wind"
 KEPT = "kept-for-good"
@@ -244,6 +248,52 @@ def test_a_store_that_cannot_be_swept_is_told_of(project: Path) -> None:
         foreign.write_text("no reference")
         (left,) = manager.delete_session(gone.id).left
         assert left.startswith(f"snapshots of files: {str(foreign)!r} is no reference")
+
+
+def test_what_an_interrupted_rollback_has_kept_is_told_of(project: Path) -> None:
+    with SessionManager.open(project_dir=project) as manager:
+        work(manager, GONE)
+        (project / "file").write_text("as it was")
+        target = manager.workspace.snapshot().commit
+        (project / "file").write_text(f"{GONE} in a file")
+        with killer() as deadly:
+            for step in count(1):
+                assert deadly.attempt(project, "restore", target, at=step)
+                if manager.workspace.is_interrupted():
+                    break
+        manager.workspace.recover()
+        # What the killed one had for its own is not this manager's.
+        Workspace(project).gc(set)
+        [rescued] = manager.workspace.rescued()
+        manager.delete_session(f"{GONE}-before")
+        (left,) = manager.delete_session(GONE).left
+        assert left.startswith(f"snapshot {rescued} of files")
+        command = left[left.index("git ") : left.index(" lets go")]
+        subprocess.run(shlex.split(command), check=True)
+        (project / "file").write_text("as it is")
+        manager.create_session("worker").save_checkpoint("after", state={})
+        manager.gc()
+        assert traces(manager, "sqlite", "", GONE) == []
+
+
+def test_snapshots_of_a_store_in_memory_go_when_its_process_has_ended(project: Path) -> None:
+    program = (
+        "import sys; from holdfast import SessionManager as M\n"
+        "m = M.open('memory:', project_dir=sys.argv[1])\n"
+        "m.create_session('w').save_checkpoint('one', state={})\n"
+    )
+    (project / "file").write_text(GONE)
+    subprocess.run([sys.executable, "-c", program, str(project)], check=True)
+    (project / "file").write_text(KEPT)
+    with (
+        SessionManager.open("memory:", project_dir=project) as manager,
+        SessionManager.open("memory:", project_dir=project) as other,
+    ):
+        kept = other.create_session("worker").save_checkpoint("one", state={})
+        assert manager.gc(dry_run=True).snapshots == 1
+        assert manager.gc().snapshots == 1
+        assert traces(manager, "memory", "", GONE) == []
+        assert other.list_files(kept)
 
 
 def refused(*_: object) -> bytes:

@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, WorkspaceError, WorkspaceRefused
 from holdfast.sessions.detaching import detach
 from holdfast.sessions.files import ProjectFiles
 from holdfast.stores import Store
+from holdfast.workspace.restore import SAFETY_GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,12 @@ def _clean_up(
             snapshots, file_bytes = swept.snapshots, swept.bytes + packs.bytes
             if swept.mended:
                 left.append("snapshots of files: references were lost; holdfast gc frees them")
+            left += [
+                f"snapshot {one} of files, which a rollback that failed or was interrupted has kept: once nobody "
+                f"needs it, git --git-dir={files.workspace.store_dir} update-ref -d "
+                f"refs/snapshots/{SAFETY_GROUP}/{one} lets go of it, and holdfast gc frees it after the next save"
+                for one in sorted(files.workspace.rescued())
+            ]
         except (WorkspaceError, WorkspaceRefused) as error:
             left.append(f"snapshots of files: {error}; holdfast gc frees them")
     try:

@@ -45,6 +45,7 @@ from holdfast.workspace.base import (
 )
 from holdfast.workspace.files import Files
 from holdfast.workspace.git import Workspace
+from holdfast.workspace.passing import passing_group
 from holdfast.workspace.repository import read_git_state
 
 GIT: Final = "git"
@@ -190,7 +191,7 @@ class ProjectFiles:
             name = name if not name.startswith("..") else str(path)
         elif not self._store.shared:
             # Nobody else has this store: what it kept goes with it.
-            name = f"{name}{id(self._store)}-{os.getpid()}"
+            return passing_group(id(self._store))
         return sha256(f"{name}\0{self._store.tenant}".encode()).hexdigest()[:16]
 
     @contextmanager

@@ -53,11 +53,13 @@ from holdfast.workspace.damaged import set_damaged_aside
 from holdfast.workspace.details import Details
 from holdfast.workspace.journal import JOURNAL
 from holdfast.workspace.packs import check_lists, export_pack, import_pack, take_in, write_pack
+from holdfast.workspace.passing import has_passed
 from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import find_git
 from holdfast.workspace.repository import Repository, read_git_state
 from holdfast.workspace.restore import (
+    SAFETY_GROUP,
     After,
     Before,
     Restore,
@@ -343,6 +345,15 @@ class Workspace:
             return set()
         return self._store.references.kept(self._group).get(self._group, set())
 
+    def rescued(self) -> set[str]:
+        """Return what failed and interrupted restores have kept, whose newest bytes may be nowhere else.
+
+        No sweep frees it.
+        """
+        if not self._is_there():
+            return set()
+        return self._store.references.kept(SAFETY_GROUP).get(SAFETY_GROUP, set())
+
     def verify(self, commits: Collection[str] | None = None) -> list[Problem]:
         """Read every object of the snapshots again, hash it, and report what is wrong."""
         if not self._store.exists():
@@ -382,6 +393,7 @@ class Workspace:
     ) -> Sweep:
         """Let go of this group's snapshots that ``needed()`` does not name, and free their room.
 
+        Those of processes that have ended go as well, where nobody else has their stores.
         Saves wait meanwhile: ``needed`` is asked when none is between its capture and its checkpoint.
         The last snapshot stays, since the next capture builds on it; with ``last=False`` it goes as
         well, and the next capture reads every file.
@@ -401,17 +413,22 @@ class Workspace:
             mended = self._hold_again(wanted if only_here else set(), dry_run=dry_run)
             if mended:
                 return Sweep(0, 0, dry_run, mended=mended)
-            orphans = self.snapshots() - wanted
+            orphans = {
+                group: commits - wanted if group == self._group else commits
+                for group, commits in self._store.references.kept().items()
+                if group == self._group or has_passed(group)
+            }
             before = self._store.size()
             if not dry_run:
                 self._store.references.hold_last(self.last() if read_cache(self._store) else None)
-                self._store.references.release(self._group, sorted(orphans))
+                for group, commits in orphans.items():
+                    self._store.references.release(group, sorted(commits))
                 if not last and self.last() not in self._store.references.all_kept():
                     forget_cache(self._store)
                 if repack:
                     self._store.repack()
             freed = 0 if dry_run else max(0, before - self._store.size())
-            return Sweep(len(orphans), freed, dry_run)
+            return Sweep(sum(map(len, orphans.values())), freed, dry_run)
 
     def absent(self, commits: Collection[str]) -> set[str]:
         """Return those of the snapshots that the private store does not have."""
