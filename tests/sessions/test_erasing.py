@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+import apsw
 import psycopg
 import pytest
 from psycopg import sql
@@ -248,6 +249,47 @@ def test_a_store_that_cannot_be_swept_is_told_of(project: Path) -> None:
         foreign.write_text("no reference")
         (left,) = manager.delete_session(gone.id).left
         assert left.startswith(f"snapshots of files: {str(foreign)!r} is no reference")
+
+
+@pytest.mark.parametrize("whole_tenant", [False, True], ids=["session", "tenant"])
+def test_files_in_another_project_are_told_of(
+    project: Path, tmp_path: Path, whole_tenant: bool
+) -> None:
+    """As when a database is named from elsewhere, or several projects have one server."""
+    here = tmp_path / "here"
+    here.mkdir()
+    url = project / ".agents" / "sessions.db"
+    with SessionManager.open(project_dir=project) as manager:
+        work(manager, GONE)
+        snapshots = str(manager.workspace.store_dir)
+    with SessionManager.open(url, project_dir=here) as manager:
+        assert manager.delete_session(f"{GONE}-before").left != ()
+        (left,) = (manager.erase_tenant() if whole_tenant else manager.delete_session(GONE)).left
+        assert left.startswith(f"{snapshots}: the snapshots of files there")
+        command = "--all" if whole_tenant else f"--session {GONE}"
+        assert left.endswith(f"run holdfast erase {command} in that project")
+    with SessionManager.open(project_dir=project) as manager:
+        if whole_tenant:
+            assert manager.erase_tenant().left == ()
+        else:
+            with pytest.raises(SessionNotFound):
+                manager.delete_session(GONE)
+        assert traces(manager, "sqlite", "", GONE) == []
+
+
+def test_files_that_were_left_alone_are_told_of(project: Path, tmp_path: Path) -> None:
+    with SessionManager.open(project_dir=project) as manager:
+        manager.create_session("worker", session_id=GONE).save_checkpoint("one", state={})
+    with SessionManager.open(project_dir=project, workspace=False) as manager:
+        # A directory that is gone has nothing.
+        manager.create_session("worker", session_id="moved").close()
+        statement = "UPDATE sessions SET project_dir = ? WHERE id = 'moved'"
+        connection = apsw.Connection(str(project / ".agents" / "sessions.db"))
+        connection.execute(statement, (str(tmp_path / "gone"),))
+        connection.close()
+        assert manager.delete_session("moved").left == ()
+        (left,) = manager.delete_session(GONE).left
+        assert left.startswith(str(project / ".agents" / "workspace.git"))
 
 
 def test_what_an_interrupted_rollback_has_kept_is_told_of(project: Path) -> None:
