@@ -97,7 +97,7 @@ class Conversations(Closing):
         self._owned = not isinstance(where, Store)
         self._store = where if isinstance(where, Store) else open_store(where)
         self._kind = kind
-        self._agents = thread_agents(self._store.tenant, kind)
+        self._agents = thread_agents(kind)
         self._trim = Trim(keep=check_cap(max_versions))
         self._recorders = ThreadRecorders()
         # The versions that were stored last.

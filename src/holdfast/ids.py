@@ -80,27 +80,27 @@ class IdFactory:
 new_id = IdFactory()
 
 
-def thread_agents(tenant: str, kind: str) -> str:
+def thread_agents(kind: str) -> str:
     """Return how the ids of all agents begin that threads of one kind of face belong to."""
-    drawn = _digest(f"{kind}\0{tenant}")
+    drawn = _digest(kind)
     # A UUID of version 8, in which everything else is for whoever makes it.
     return f"{drawn[:8]}-{drawn[8:12]}-8{drawn[12:15]}-"
 
 
-def is_thread_agent(agent_id: str, tenant: str, kind: str) -> bool:
+def is_thread_agent(agent_id: str, kind: str) -> bool:
     """Whether an agent is that of a thread, rather than of a session that somebody opened."""
-    return agent_id.startswith(thread_agents(tenant, kind))
+    return agent_id.startswith(thread_agents(kind))
 
 
-def is_shaped_thread(agent_id: str, tenant: str, kind: str) -> bool:
+def is_shaped_thread(agent_id: str, kind: str) -> bool:
     """Whether an agent is that of a thread whose checkpoints nobody else can go on from or store."""
-    return kind in _SHAPED and is_thread_agent(agent_id, tenant, kind)
+    return kind in _SHAPED and is_thread_agent(agent_id, kind)
 
 
 def thread_agent_id(tenant: str, kind: str, thread_id: str) -> str:
     """Return the id of the agent that a new thread belongs to: the same one for every put."""
     drawn = _digest(f"{kind}\0{tenant}\0{thread_id}")
-    return f"{thread_agents(tenant, kind)}8{drawn[:3]}-{drawn[3:15]}"
+    return f"{thread_agents(kind)}8{drawn[:3]}-{drawn[3:15]}"
 
 
 def _digest(text: str) -> str:

@@ -106,11 +106,10 @@ def refuse_foreign(
     ``record`` is a checkpoint of it, which mostly tells without a question. It is for a session's own line of
     work: other namespaces of it are for anybody.
     """
-    if record is not None and is_thread_agent(record.agent_id, store.tenant, kind):
+    if record is not None and is_thread_agent(record.agent_id, kind):
         return
     found = store.find_session(session_id)
-    # A thread that was copied from another tenant has an agent of that one.
-    if found is not None and found.agent_type != kind:
+    if found is not None and not is_thread_agent(found.agent_id, kind):
         raise foreign_session(
             session_id,
             found.agent_type,

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from holdfast.aio import AsyncSessionManager
+from holdfast.conversations import Conversations, Draft
 from holdfast.errors import (
     AgentExists,
     InvalidUrl,
@@ -18,6 +19,7 @@ from holdfast.errors import (
     StoreError,
     WorkspaceRefused,
 )
+from holdfast.stores import open_store
 from tests.bundle.conftest import Open, state_digest, tree_digest, work
 from tests.bundle.test_round_trip import digests, rows_of
 
@@ -84,6 +86,26 @@ def test_a_store_is_not_copied_into_itself(open_at: Open, tmp_path: Path) -> Non
     work(ours)
     with pytest.raises(InvalidUrl, match="copy from"):
         ours.copy_to(ours.project_dir / ".agents" / "sessions.db")
+
+
+def test_a_thread_that_was_copied_to_another_tenant_is_found_and_erased_there(
+    open_at: Open, tmp_path: Path, postgres_url: str
+) -> None:
+    ours = open_at("a")
+    Conversations(ours.store, "chat").change("talk", lambda _: Draft({"items": [1]}))
+    ours.copy_to(postgres_url, ["talk"], tenant="acme")
+    with open_store(postgres_url, tenant="acme") as store:
+        theirs = Conversations(store, "chat")
+        theirs.change(
+            "talk", lambda last: Draft({"items": [*last.state["items"], 2]} if last else {})
+        )
+        theirs.change("new", lambda _: Draft({"items": [3]}))
+        found = theirs.read("talk")
+        assert found is not None
+        assert found.state == {"items": [1, 2]}
+        assert {one.id for one in theirs.threads()} == {"new", "talk"}
+        theirs.erase("talk")
+        assert [one.id for one in theirs.threads()] == ["new"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

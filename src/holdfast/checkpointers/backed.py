@@ -109,7 +109,7 @@ class StoreCheckpointer(BaseCheckpointer):
         return self._store.erase_threads(
             thread_ids,
             namespace=self._namespace,
-            agent_prefix=thread_agents(self._tenant, CHECKPOINTER),
+            agent_prefix=thread_agents(CHECKPOINTER),
         )
 
 

@@ -145,7 +145,7 @@ class PostgresCheckpointer(BaseCheckpointer):
             "tenant": self._tenant,
             "thread_ids": [*thread_ids],
             "namespace": self._namespace,
-            "agent_prefix": thread_agents(self._tenant, CHECKPOINTER),
+            "agent_prefix": thread_agents(CHECKPOINTER),
         }
         return _count(await self._connector.rows(statements(self._schema)["erase"], params))
 

@@ -179,7 +179,7 @@ class StoreCheckpointSaver(BaseCheckpointSaver):
         """
         self._store.delete_session(
             CheckpointConfig(thread_id).thread_id,
-            agent_prefix=thread_agents(self._store.tenant, _KIND),
+            agent_prefix=thread_agents(_KIND),
         )
         self._recorders.forget_thread(thread_id)
 

@@ -132,7 +132,7 @@ class SavingSession(ReadingSession):
 
     def _refuse_shaped_thread(self) -> None:
         """Refuse to store a checkpoint that whoever the thread belongs to could not go on from."""
-        if is_shaped_thread(self.agent_id, self._store.tenant, self.agent_type):
+        if is_shaped_thread(self.agent_id, self.agent_type):
             raise ForeignSession(
                 f"session {self.id} is a thread of a {self.agent_type}, which could not go on from what is "
                 f"stored from here. Nothing was changed; name another session"

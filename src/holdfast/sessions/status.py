@@ -218,7 +218,7 @@ class _Known:
         record = self._records.get(session_id)
         if record is None:
             return False
-        return is_thread_agent(record.agent_id, self._store.tenant, record.agent_type)
+        return is_thread_agent(record.agent_id, record.agent_type)
 
     def last_failure(self, session_id: str) -> LogRecord | None:
         return self._last_error(session_id, MARK)

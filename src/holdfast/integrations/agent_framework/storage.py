@@ -128,7 +128,7 @@ class HoldfastCheckpointStorage:
                 )
 
     def _find(self, checkpoint_id: str) -> CheckpointRecord | None:
-        agents = thread_agents(self._store.tenant, _KIND)
+        agents = thread_agents(_KIND)
         for session in self._store.list_sessions(SessionQuery(agent_prefix=agents)):
             query = CheckpointQuery(session_id=session.id, namespace="", external_id=checkpoint_id)
             for record in self._store.list_checkpoints(query):

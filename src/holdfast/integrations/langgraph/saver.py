@@ -94,7 +94,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             self._store = store
         else:
             self._store = open_store(store, tenant=tenant)
-        self._agents = thread_agents(self._store.tenant, LANGGRAPH)
+        self._agents = thread_agents(LANGGRAPH)
         self._values = values
         self._reader = Reader(self._store, values, self._agents)
         self._recorders = ThreadRecorders()
