@@ -912,7 +912,7 @@ class AsyncSessionManager(AsyncClosing):
         """See `SessionManager.usage`."""
         return await self._run(self._manager.usage)
 
-    async def back_up(self, target: str | Path) -> None:
+    async def back_up(self, target: str | os.PathLike[str]) -> None:
         """See `SessionManager.back_up`."""
         await self._run(self._manager.back_up, target)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from holdfast import SessionManager
-from holdfast.errors import HoldfastError, InvalidUrl, StoreUnavailable
+from holdfast.errors import HoldfastError, InvalidIdentifier, InvalidUrl, StoreUnavailable
 
 # Its log is folded into the file all the time, so that whoever copies one after the other has neither.
 _WRITER = """
@@ -96,18 +97,20 @@ def test_what_lies_beside_the_copy_is_neither_removed_nor_taken_for_its_own(
         ("taken/copy", StoreUnavailable),
         ("x" * 300, StoreUnavailable),
         ("a\udcff", InvalidUrl),
-        ("a\0", InvalidUrl),
+        ("a\0", InvalidIdentifier),
+        (5, InvalidIdentifier),
     ],
     ids=ascii,
 )
 def test_where_no_copy_can_be_written_none_is_begun(
-    name: str, expected: type[HoldfastError], tmp_path: Path
+    name: Any, expected: type[HoldfastError], tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("mine")
+    path = tmp_path / name if isinstance(name, str) else name
     with SessionManager.open(tmp_path / "s.db", workspace=False) as manager:
         manager.create_session("a")
         with pytest.raises(expected):
-            manager.back_up(tmp_path / name)
+            manager.back_up(path)
     assert {one.name for one in tmp_path.iterdir()} <= {"taken", "s.db", "s.db-wal", "s.db-shm"}
 
 

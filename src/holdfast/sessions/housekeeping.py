@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 from holdfast.errors import SessionNotFound
 from holdfast.ids import check_session_id
@@ -18,7 +18,7 @@ from holdfast.sessions.inspection import SecretsReport, find_stored_secrets
 from holdfast.sessions.upkeep import StorageReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
-from holdfast.workspace.base import Usage
+from holdfast.workspace.base import Usage, path_of
 from holdfast.workspace.git import Workspace
 
 
@@ -66,13 +66,14 @@ class KeptStore(ABC):
 
         return rotate(self._store, progress=progress)
 
-    def back_up(self, target: str | Path) -> None:
+    def back_up(self, target: str | os.PathLike[str]) -> None:
         """Write a consistent copy of an embedded database to a new file, beside running saves.
 
         Use this rather than copying the file: what is in its log only would be missing. The snapshots
-        of files are in the project's ``.agents/workspace.git`` and are not in the copy.
+        of files are in the project's ``.agents/workspace.git`` and are not in the copy. Raises
+        `InvalidIdentifier` for a path that no file can have, and as `Store.back_up` does.
         """
-        self._store.back_up(Path(target))
+        self._store.back_up(path_of(target))
 
     def file_usage(self) -> Usage:
         """Return what the snapshots of the project's files take on disk."""

@@ -38,7 +38,7 @@ from holdfast.sessions.portable import (
 )
 from holdfast.stores import Store, file_of, open_store
 from holdfast.stores.base import first
-from holdfast.workspace.base import check_possible
+from holdfast.workspace.base import path_of
 
 if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
@@ -86,7 +86,7 @@ class TravellingSessions(ABC):
             self._store,
             record,
             self._around,
-            _path_of(path),
+            path_of(path),
             checkpoint=checkpoint,
             files=files,
             overwrite=overwrite,
@@ -117,7 +117,7 @@ class TravellingSessions(ABC):
         report = import_bundle(
             self._store,
             self._around,
-            _path_of(path),
+            path_of(path),
             session_id=session_id,
             files=files,
             unsealed=unsealed,
@@ -250,11 +250,6 @@ class TravellingSessions(ABC):
         goals = [one if project is None else self._capture.elsewhere(project) for one in sources]
         ways = zip(sources, goals, strict=True)
         return [(one, other) for one, other in ways if one.wanted and other.wanted]
-
-
-def _path_of(given: str | os.PathLike[str]) -> Path:
-    """Return the path of a bundle. Raises `InvalidIdentifier` for what no file can be called."""
-    return Path(check_possible(os.fspath(given) if isinstance(given, os.PathLike) else given))
 
 
 def _open_target(config: Config, *, create: bool, keys: GivenKeys) -> Store:

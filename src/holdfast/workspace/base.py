@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from holdfast.config import AGENTS_DIR, DATABASE
@@ -259,6 +260,11 @@ def check_possible(path: object) -> str:
             f"a path cannot contain NUL or a lone surrogate: {path!a:.200}. Nothing was changed"
         )
     return path
+
+
+def path_of(given: object) -> Path:
+    """Return the path of a file that a caller names. Raises `InvalidIdentifier` for what none can be called."""
+    return Path(check_possible(fspath(given) if isinstance(given, PathLike) else given))
 
 
 def listed(paths: Iterable[_P]) -> Iterable[_P]:

@@ -59,6 +59,16 @@ def test_a_bad_thread_id_is_refused_by_every_method(saver: HoldfastSaver, bad: A
     assert [found.config["configurable"]["thread_id"] for found in saver.list(None)] == ["good"]
 
 
+def test_the_letters_of_a_run_are_no_runs(saver: HoldfastSaver) -> None:
+    for run in ("a", "b", "ab"):
+        saver.put(at(), checkpoint({}, run), {"run_id": run}, {})
+    bad: Any
+    for bad in ("ab", 5, None):
+        with pytest.raises(InvalidIdentifier, match="list of ids"):
+            saver.delete_for_runs(bad)
+    assert [id_of(found.config) for found in saver.list(at())] == ["ab", "b", "a"]
+
+
 @pytest.mark.parametrize(
     "bad", [{"$gt": ""}, "x" * 5000, "nul\0", 7], ids=["dict", "long", "nul", "int"]
 )

@@ -337,8 +337,11 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Erase the checkpoints of runs, in all threads of graphs, with their pending writes.
 
-        What a delta channel of a later checkpoint still needs stays.
+        What a delta channel of a later checkpoint still needs stays. Raises `InvalidIdentifier` for
+        what is no list of ids.
         """
+        if isinstance(run_ids, str) or not isinstance(run_ids, Iterable):
+            raise InvalidIdentifier(f"run_ids must be a list of ids: {run_ids!r:.80}")
         gone: dict[str, set[str]] = {}
         for run_id in run_ids:
             query = CheckpointQuery(run_id=run_id, agent_prefix=self._agents)
