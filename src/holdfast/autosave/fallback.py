@@ -9,14 +9,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
+from io import BufferedRandom
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import AGENTS_DIR
-from holdfast.regular_files import read_small_file
+from holdfast.regular_files import MOST_BYTES, read_small_file
 
 FILE_NAME: Final = "holdfast-errors.log"
 MAX_BYTES: Final = 256 * 1024
@@ -75,21 +77,23 @@ class FallbackLog:
             os.close(descriptor)
 
     def forget(self, tenant: str, sessions: Collection[str] | None) -> None:
-        """Take out what is about some sessions of a tenant, or about all of them.
+        """Blank out what is about some sessions of a tenant, or about all of them.
 
-        A line that cannot be read may be about anybody, and goes too.
+        A line that cannot be read may be about anybody, and goes too. The file stays the one that others
+        append to meanwhile: none of their lines is lost.
         """
-        for path in (self._older, self.path):
-            with suppress(FileNotFoundError):
-                lines = _lines(path)
-                kept = [line for line in lines if _stays(_entry(line), tenant, sessions)]
-                if len(kept) < len(lines):
-                    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
-                    aside.unlink(missing_ok=True)
-                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                    with open(os.open(aside, flags, 0o600), "w", encoding="utf-8") as file:
-                        file.writelines(f"{line}\n" for line in kept)
-                    aside.replace(path)
+        # A line may move on to the older file meanwhile, and never back.
+        for path in (self.path, self._older):
+            with suppress(FileNotFoundError), _opened(path) as file:
+                at = 0
+                for line in file.read(MOST_BYTES).split(b"\n"):
+                    text = line.decode("utf-8", "replace")
+                    if text.strip() and not _stays(_entry(text), tenant, sessions):
+                        file.seek(at)
+                        file.write(b" " * len(line))
+                    at += len(line) + 1
+                file.flush()
+                os.fsync(file.fileno())
 
     def entries(self) -> list[Entry]:
         """Return what is there, oldest first.
@@ -107,6 +111,21 @@ class FallbackLog:
                 continue
             found += [_entry(line) for line in lines if line.strip()]
         return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedRandom]:
+    """Open a log to change it where it stands: never through a link, which could lead to anybody's file."""
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    handle = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            raise OSError(errno.EINVAL, "is no log; nothing was taken out", str(path))
+        with open(handle, "r+b", closefd=False) as file:
+            yield file
+    finally:
+        os.close(handle)
 
 
 def _lines(path: Path) -> list[str]:
