@@ -31,6 +31,7 @@ from holdfast.errors import (
 from holdfast.ids import new_id
 from holdfast.preflight import hash_file
 from holdfast.sessions import Session
+from tests.meanwhile import meanwhile
 
 Reopen = Callable[[], SessionManager]
 
@@ -423,8 +424,46 @@ def test_prune_says_what_it_left_because_it_is_being_restored(
     assert [(one.record.name, one.keep) for one in decisions] == [
         ("n3", True), ("n2", True), ("n1", False), ("n0", True),
     ]  # fmt: skip
-    assert decisions[-1].reason == "being restored"
+    assert decisions[-1].reason.startswith("being restored")
     assert [one.name for one in session.list_checkpoints()] == ["n3", "n2", "n0"]
+
+
+@pytest.mark.parametrize("how", ["deleted", "quarantined"])
+def test_prune_plans_again_when_the_newest_goes_meanwhile(
+    manager: SessionManager, session: Session, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    saved = [
+        session.save_checkpoint(f"n{number}", state={}, retention_class="step")
+        for number in range(4)
+    ]
+
+    def happens() -> None:
+        if how == "deleted":
+            session.delete_checkpoint("n3")
+        else:
+            manager.store.quarantine([saved[3].id])
+
+    meanwhile(manager.store, happens, monkeypatch)
+    told = [(one.record.name, one.keep) for one in manager.prune(keep=1)]
+    assert session.latest_checkpoint(resumable=True).name == "n2"
+    assert told[-3:] == [("n2", True), ("n1", False), ("n0", False)]
+    assert [one.name for one in session.list_checkpoints() if one.name != "n3"] == ["n2"]
+
+
+def test_prune_tells_all_that_it_removed_in_several_plans(
+    manager: SessionManager, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = manager.create_session("implementer")
+    for number in range(3):
+        for one in (session, other):
+            one.save_checkpoint(f"n{number}", state={}, retention_class="step")
+    meanwhile(manager.store, lambda: session.delete_checkpoint("n2"), monkeypatch)
+    told = [(one.record.session_id, one.record.name, one.keep) for one in manager.prune(keep=1)]
+    assert told == [
+        (other.id, "n2", True), (other.id, "n1", False), (session.id, "n1", True),
+        (other.id, "n0", False), (session.id, "n0", False),
+    ]  # fmt: skip
+    assert [one.name for one in other.list_checkpoints()] == ["n2"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,11 @@ from holdfast.state.refs import digest_of, digests_in
 from holdfast.stores.chain import breaks
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_prepared import Prepared
-from holdfast.stores.postgres_statements import put_statement, session_document
+from holdfast.stores.postgres_statements import (
+    delete_statement,
+    put_statement,
+    session_document,
+)
 from tests.postgres_server import PostgresServer
 from tests.stores.postgres_drafts import (
     checkpoint_draft,
@@ -237,6 +241,23 @@ def test_a_removal_leaves_alone_what_was_put_while_it_waited(
     assert store.put(after).record.parent_id == coming.id
     listed = store.list_checkpoints(CheckpointQuery(session_id="b", id=coming.id))
     assert [one.id for one in listed] == [coming.id]
+
+
+def test_a_removal_by_a_plan_looks_at_what_was_deleted_while_it_waited(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    first, last = (
+        store.put(checkpoint_draft(data, session_id="a")).record for data in (b"1", b"2")
+    )
+    schema = schema_of(postgres_url)
+    deletion = delete_statement([last.id], store.tenant, schema)
+    with connect(postgres_url) as connection, ThreadPoolExecutor(1) as executor:
+        with connection.transaction():
+            connection.execute(deletion.sql, deletion.params)
+            removal = executor.submit(store.delete_checkpoints, [first.id], beside=[last.id])
+            wait_for_blocked(connection, f'"{schema}".sessions AS s')
+        assert removal.result() == 0
+    assert list(store.iter_checkpoint_ids()) == [first.id]
 
 
 @pytest.mark.parametrize("savepoint", [False, True])

@@ -86,8 +86,7 @@ def latest_unfinished(
     everywhere = [
         record
         for record in list_readable(store, SessionQuery(agent_type=agent_type))
-        if record.status != "completed"
-        and not is_shaped_thread(record.agent_id, record.agent_type)
+        if record.status != "completed" and not is_shaped_thread(record.agent_id, record.agent_type)
     ]
     unfinished = of_here(store, around.place, everywhere)
     found = [one for one in unfinished if one.paused_until is None or one.paused_until <= now]

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 from typing import Final
 
 from holdfast.errors import (
@@ -29,11 +30,14 @@ from holdfast.retention import Decision, Needs, Policy, plan_prune
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.rollback_request import is_landing
 from holdfast.stores import Store
-from holdfast.stores.readable import list_readable_checkpoints
+from holdfast.stores.readable import list_readable_checkpoints, read_checkpoints
 from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
 from holdfast.workspace.base import Usage
 
 _ROWS_AT_ONCE: Final = 200
+# How often what is removed is decided anew while others save and delete.
+_PLANS: Final = 4
+_NOT_NOW: Final = "being restored, or others worked on its session meanwhile"
 # What keeps files from being looked at: no git, another who works on them, no project.
 _NOT_SEEN: Final = (WorkspaceError, WorkspaceRefused)
 _UNHELD: Final = (
@@ -124,27 +128,58 @@ def prune(
 ) -> list[Decision]:
     """Apply retention rules to every session; see `SessionManager.prune`."""
     policy = policy.bounded(keep=keep, max_age=max_age, max_bytes=max_bytes)
-    # What cannot be read is decided about by nobody: it stays.
+    plans: list[list[Decision]] = []
+
+    def plan() -> tuple[Sequence[str], Sequence[str]]:
+        decisions, unreadable = _plan(store, policy)
+        plans.append(decisions)
+        staying = [one.record.id for one in decisions if one.keep]
+        return [one.record.id for one in decisions if not one.keep], [*staying, *unreadable]
+
+    if dry_run:
+        plan()
+        return plans[0]
+    removed = carry_out(store, plan)
+    if len(plans) == 1 and removed == sum(not one.keep for one in plans[0]):
+        return plans[0]
+    there = {*store.iter_checkpoint_ids(), *(one.id for one in _list_expired(store))}
+    told = {one.record.id: one for one in plans[-1]}
+    for one in chain.from_iterable(plans[:-1]):
+        if not one.keep:
+            told.setdefault(one.record.id, one)
+    return [
+        replace(one, keep=True, reason=_NOT_NOW) if not one.keep and one.record.id in there else one
+        for one in sorted(told.values(), key=lambda one: one.record.seq, reverse=True)
+    ]
+
+
+def carry_out(store: Store, plan: Callable[[], tuple[Sequence[str], Sequence[str]]]) -> int:
+    """Remove what a plan says, and return how many those were. ``plan`` names what goes and what stays.
+
+    Where others save or delete meanwhile, what they changed is left alone, and the next plan is for that.
+    """
+    total = 0
+    for attempt in range(_PLANS):
+        going, staying = plan()
+        removed = store.delete_checkpoints(going, beside=staying) if going else 0
+        total += removed
+        if removed == len(going) or (attempt and not removed):
+            break
+    return total
+
+
+def _plan(store: Store, policy: Policy) -> tuple[list[Decision], Collection[str]]:
+    """Decide about all checkpoints; the ids of those that cannot be read, which nobody decides about: they stay."""
     expired = _list_expired(store)
-    records = [*expired, *list_readable_checkpoints(store, CheckpointQuery())]
+    readable, unreadable = read_checkpoints(store, CheckpointQuery())
+    records = [*expired, *readable]
     quarantined = list_readable_checkpoints(store, CheckpointQuery(quarantined=True))
     damaged = {one.id for one in quarantined}
     # What has expired is for the clock of the store to say.
     now = max([utc_now(), *(one.expires_at for one in expired if one.expires_at is not None)])
     landings = {one.id for one in records if is_landing(one)}
     decisions = plan_prune(records, policy, now=now, quarantined=damaged, landings=landings)
-    if dry_run:
-        return decisions
-    going = [one.record.id for one in decisions if not one.keep]
-    if store.delete_checkpoints(going, spare_restoring=True) == len(going):
-        return decisions
-    there = {*store.iter_checkpoint_ids(), *(one.id for one in _list_expired(store))}
-    return [
-        replace(one, keep=True, reason="being restored")
-        if not one.keep and one.record.id in there
-        else one
-        for one in decisions
-    ]
+    return decisions, unreadable
 
 
 def _list_expired(store: Store) -> list[CheckpointRecord]:

@@ -238,11 +238,16 @@ class CheckpointStore(ABC):
         checkpoint_ids: Sequence[str],
         *,
         fence: int | None = None,
-        spare_restoring: bool = False,
+        beside: Collection[str] | None = None,
     ) -> int:
         """Remove checkpoints by id and return how many there were; `gc` frees their chunks.
 
-        The writes that tasks left at them go too. With ``spare_restoring`` those that are being restored stay.
+        The writes that tasks left at them go too.
+
+        With ``beside`` they go by a plan, which was made of them and of those named there: these stay. So
+        does what is being restored, and, with all others of its session and namespace, what the plan
+        cannot have meant: the newest that can be resumed from, or the parent of one that is not in the
+        plan, which may be computed from it. Whoever gets a smaller number plans again.
 
         With ``fence`` all of them must be of a session whose lease has that token, or `LeaseLost` is
         raised and none is removed. Upkeep has no fence and asks for none.

@@ -296,14 +296,13 @@ class MemoryCheckpoints(MemorySessions):
         checkpoint_ids: Sequence[str],
         *,
         fence: int | None = None,
-        spare_restoring: bool = False,
+        beside: Collection[str] | None = None,
     ) -> int:
         keys = set(checkpoint_keys(checkpoint_ids))
         with self._open():
             found = keys & self._checkpoints.keys()
-            if spare_restoring:
-                now = self._now()
-                found -= {id_ for id_ in found if _is_restoring(self._checkpoints[id_], now)}
+            if beside is not None:
+                found = self._still_to_go(found, {*found, *checkpoint_keys(beside)})
             self._fence_checkpoints([self._checkpoints[id_] for id_ in found], fence)
             for checkpoint_id in found:
                 going = self._checkpoints[checkpoint_id]
@@ -312,6 +311,25 @@ class MemoryCheckpoints(MemorySessions):
                 writes = self._sessions[record.session_id].writes
                 writes.pop((record.namespace, record.external_id or record.id), None)
             return len(found)
+
+    def _still_to_go(self, going: set[str], planned: set[str]) -> set[str]:
+        now = self._now()
+        changed = set()
+        for place in {_place(self._checkpoints[id_]) for id_ in going}:
+            session_id, namespace = place
+            line = self._sessions[session_id].lines[namespace]
+            present = [one for one in line.stored if visible(one.record, now)]
+            newest = next((one for one in reversed(present) if _is_resumable(one)), None)
+            parents = {one.record.parent_id for one in present if one.record.id not in planned}
+            relied_on = [line.by_external_id.get(one) for one in parents if one is not None]
+            if any(one is not None and one.record.id in going for one in (newest, *relied_on)):
+                changed.add(place)
+        found = [self._checkpoints[id_] for id_ in going]
+        return {
+            one.record.id
+            for one in found
+            if _place(one) not in changed and not _is_restoring(one, now)
+        }
 
     def _fence_checkpoints(self, checkpoints: list[Checkpoint], fence: int | None) -> None:
         for session_id in {one.record.session_id for one in checkpoints}:
@@ -404,6 +422,10 @@ def _trimmed(line: Line, newest: CheckpointRecord, trim: Trim, now: datetime) ->
         if (above_cap or past_age) and not spared:
             going.append(checkpoint)
     return going[::-1]
+
+
+def _place(checkpoint: Checkpoint) -> tuple[str, str]:
+    return checkpoint.record.session_id, checkpoint.record.namespace
 
 
 def _is_resumable(checkpoint: Checkpoint) -> bool:

@@ -33,15 +33,21 @@ from holdfast.stores import postgres_listing as listing
 from holdfast.stores import postgres_statements as statements
 from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.checks import check_fence, check_place
-from holdfast.stores.postgres_connection import Link, check_schema, migrate_schema, parse_url
+from holdfast.stores.postgres_connection import (
+    Link,
+    check_schema,
+    execute,
+    migrate_schema,
+    parse_url,
+)
 from holdfast.stores.postgres_leases import PostgresLeases
 from holdfast.stores.postgres_packs import PostgresPacks
-from holdfast.stores.postgres_pool import Pool
+from holdfast.stores.postgres_pool import AnyConnection, Pool
 from holdfast.stores.postgres_prepared import Prepared
 from holdfast.stores.postgres_rows import parse_checkpoint
 from holdfast.stores.postgres_sealing import PostgresSealing
 from holdfast.stores.postgres_sessions import PostgresSessions
-from holdfast.stores.postgres_statements import parse_put, uuid_or_none
+from holdfast.stores.postgres_statements import Statement, parse_put, uuid_or_none
 from holdfast.stores.postgres_transfer import PostgresTransfer
 from holdfast.stores.rules import key_required, sequence_behind
 
@@ -180,17 +186,26 @@ class PostgresStore(
         checkpoint_ids: Sequence[str],
         *,
         fence: int | None = None,
-        spare_restoring: bool = False,
+        beside: Collection[str] | None = None,
     ) -> int:
-        statement = statements.delete_statement(
-            checkpoint_ids,
-            self.tenant,
-            self.schema,
-            fence=fence,
-            spare_restoring=spare_restoring,
+        delete = statements.delete_statement(
+            checkpoint_ids, self.tenant, self.schema, fence=fence, planned=beside is not None
         )
-        [(count,)] = self._link.rows(statement)
-        return int(count)
+        if beside is None:
+            [(count,)] = self._link.rows(delete)
+            return int(count)
+        plan = {**delete.params, "beside": [uuid_or_none(one, "checkpoint id") for one in beside]}
+
+        def work(connection: AnyConnection) -> int:
+            # Each has a snapshot of its own: the plan is looked at when nobody can change its sessions any more.
+            with connection.transaction():
+                execute(connection, Statement(self._sql["postgres.lock_owners"], plan))
+                found = execute(connection, Statement(self._sql["checkpoints.still_to_go"], plan))
+                going = {**delete.params, "ids": [id_ for (id_,) in found]}
+                [(count,)] = execute(connection, Statement(delete.sql, going))
+                return int(count)
+
+        return self._link.run(work)
 
     # Pending writes --------------------------------------------------------------------------
 

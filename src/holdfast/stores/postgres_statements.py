@@ -204,12 +204,12 @@ def delete_statement(
     schema: str = DEFAULT_SCHEMA,
     *,
     fence: int | None = None,
-    spare_restoring: bool = False,
+    planned: bool = False,
 ) -> Statement:
     """Return the statement that removes checkpoints; its row says how many there were."""
     ids = [uuid_or_none(checkpoint_id, "checkpoint id") for checkpoint_id in checkpoint_ids]
     check_fence(fence)
-    params = {"tenant": tenant, "ids": ids, "fence": fence, "spare_restoring": spare_restoring}
+    params = {"tenant": tenant, "ids": ids, "fence": fence, "planned": planned}
     return Statement(queries("postgres", schema)["checkpoints.delete"], params)
 
 

@@ -145,11 +145,9 @@ class SealedCheckpoints(SealedAccess):
         checkpoint_ids: Sequence[str],
         *,
         fence: int | None = None,
-        spare_restoring: bool = False,
+        beside: Collection[str] | None = None,
     ) -> int:
-        return self.inner.delete_checkpoints(
-            checkpoint_ids, fence=fence, spare_restoring=spare_restoring
-        )
+        return self.inner.delete_checkpoints(checkpoint_ids, fence=fence, beside=beside)
 
     # Pending writes --------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ class SqliteCheckpoints(SqliteSessions):
                 self._require_packs(connection, [cast("str", draft.workspace_commit)])
             stored_bytes = own_bytes + self._add_chunks(connection, chunks)
             self._require_chunks(connection, draft.expects)
-            replaced = self._make_way(connection, draft, standing, now)
+            replaced = self._make_way(connection, draft, standing)
             label = draft.label
             if any(column == "label" and id_ not in replaced for column, id_, *_ in standing):
                 label = self._next_label(connection, draft)
@@ -176,7 +176,7 @@ class SqliteCheckpoints(SqliteSessions):
         return rows.checkpoint(all_rows(connection, "sqlite.put.stored", (draft.id,))[0])
 
     def _make_way(
-        self, connection: apsw.Connection, draft: NewCheckpoint, standing: list[rows.Row], now: str
+        self, connection: apsw.Connection, draft: NewCheckpoint, standing: list[rows.Row]
     ) -> list[str]:
         """Remove what the draft replaces, or raise; return the ids."""
         replaced: dict[str, None] = {}
@@ -188,7 +188,7 @@ class SqliteCheckpoints(SqliteSessions):
                 raise name_taken(draft, column)
             replaced[id_] = None
         if replaced:
-            values = (self.tenant, text_list(replaced), False, now)
+            values = (self.tenant, text_list(replaced))
             self._bury(connection, all_rows(connection, "checkpoints.delete", values))
         return list(replaced)
 
@@ -299,16 +299,22 @@ class SqliteCheckpoints(SqliteSessions):
         checkpoint_ids: Sequence[str],
         *,
         fence: int | None = None,
-        spare_restoring: bool = False,
+        beside: Collection[str] | None = None,
     ) -> int:
         ids = text_list(checkpoint_keys(checkpoint_ids))
+        others = None if beside is None else text_list(checkpoint_keys(beside))
         check_fence(fence)
         if not checkpoint_ids:
             return 0
 
         def delete(connection: apsw.Connection) -> int:
             self._fence_checkpoints(connection, ids, fence)
-            values = (self.tenant, ids, spare_restoring, self._clock())
+            going = ids
+            if others is not None:
+                planned = (self.tenant, ids, others, self._clock())
+                found = all_rows(connection, "checkpoints.still_to_go", planned)
+                going = text_list([id_ for (id_,) in found])
+            values = (self.tenant, going)
             connection.execute(SQL["sqlite.delete.writes"], (self.tenant, *values))
             return self._bury(connection, all_rows(connection, "checkpoints.delete", values))
 

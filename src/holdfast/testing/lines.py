@@ -202,7 +202,7 @@ class LineContract(Contract):
         kept = store.put(checkpoint(owner.id, session=owner, external_id="a")).record
         store.put_writes(owner, "", "a", [write()])
         store.mark_restoring(kept.id, seconds=600)
-        assert store.delete_checkpoints([kept.id], spare_restoring=True) == 0
+        assert store.delete_checkpoints([kept.id], beside=[]) == 0
         assert len(store.list_writes(owner.id, "", ["a"])) == 1
 
     # Going on from a checkpoint

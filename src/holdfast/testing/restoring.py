@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.errors import CheckpointNotFound
+from holdfast.errors import CheckpointNotFound, InputError
 from holdfast.ids import new_id
 from holdfast.model import CheckpointQuery, Trim
 from holdfast.stores.base import Store
-from holdfast.testing.drafts import Contract, checkpoint, session
+from holdfast.testing.drafts import Contract, checkpoint, session, stored
 
 
 class RestoringContract(Contract):
@@ -46,9 +46,9 @@ class RestoringContract(Contract):
         store.mark_restoring(first.id, seconds=600)
         trimmed = store.put(checkpoint(owner.id, name="c", trim=Trim(keep=1)))
         assert trimmed.removed == (second.id,)
-        assert store.delete_checkpoints([first.id], spare_restoring=True) == 0
+        assert store.delete_checkpoints([first.id], beside=[]) == 0
         store.mark_restoring(first.id, seconds=0)
-        assert store.delete_checkpoints([first.id], spare_restoring=True) == 1
+        assert store.delete_checkpoints([first.id], beside=[]) == 1
         with pytest.raises(CheckpointNotFound):
             store.mark_restoring(first.id, seconds=600)
 
@@ -59,3 +59,69 @@ class RestoringContract(Contract):
         assert list(store.iter_checkpoint_ids()) == [ids[1]]
         assert store.read_payload(ids[0]) is None
         assert store.delete_checkpoints([]) == 0
+
+    # Removal by a plan
+
+    def test_a_plan_leaves_lines_alone_whose_newest_is_another_by_now(self, store: Store) -> None:
+        owner, other = (store.create_session(session()) for _ in range(2))
+        old, last = (store.put(checkpoint(owner.id, name)).record for name in ("old", "last"))
+        newest = store.put(checkpoint(owner.id, "newest")).record
+        elsewhere = store.put(checkpoint(owner.id, namespace="sub")).record
+        beside = store.put(checkpoint(owner.id, namespace="sub")).record
+        going = [old.id, last.id, elsewhere.id]
+        staying = [newest.id, beside.id, store.put(checkpoint(other.id)).record.id]
+        store.delete_checkpoints([newest.id])
+        assert store.delete_checkpoints(going, beside=staying) == 1
+        assert stored(store, owner.id, namespace="") == ["last", "old"]
+        assert store.delete_checkpoints([old.id], beside=[last.id]) == 1
+        assert store.delete_checkpoints([last.id], beside=[]) == 0
+        assert stored(store, owner.id, namespace="") == ["last"]
+
+    @pytest.mark.parametrize("how", ["quarantined", "expired", "not resumable"])
+    def test_a_plan_leaves_the_newest_that_can_be_resumed_from(
+        self, store: Store, how: str
+    ) -> None:
+        owner = store.create_session(session())
+        good = store.put(checkpoint(owner.id, "good")).record
+        past = datetime.now(UTC) - timedelta(seconds=5)
+        newest = checkpoint(
+            owner.id,
+            "newest",
+            resumable=how != "not resumable",
+            expires_at=past if how == "expired" else None,
+        )
+        store.put(newest)
+        if how == "quarantined":
+            store.quarantine([newest.id])
+        assert store.delete_checkpoints([good.id], beside=[newest.id]) == 0
+        assert store.delete_checkpoints([newest.id], beside=[good.id]) == 1
+        assert stored(store, owner.id) == ["good"]
+
+    def test_a_plan_leaves_what_one_was_put_on_that_it_does_not_know(self, store: Store) -> None:
+        owner = store.create_session(session())
+        for number, parent in enumerate((None, "e0", "e1", "e0")):
+            draft = checkpoint(owner.id, f"n{number}", external_id=f"e{number}", parent_id=parent)
+            store.put(draft)
+        ids = [one.id for one in store.list_checkpoints(CheckpointQuery(session_id=owner.id))]
+        new, newest, middle, oldest = ids
+        assert store.delete_checkpoints([oldest], beside=[middle, newest]) == 0
+        # What the plan knows may go on without its parent.
+        assert store.delete_checkpoints([oldest, middle], beside=[newest, new]) == 2
+        assert stored(store, owner.id) == ["n3", "n2"]
+
+    def test_a_plan_reaches_no_other_sessions_of_the_same_names(self, store: Store) -> None:
+        owner, other = (store.create_session(session()) for _ in range(2))
+        for one in (owner, other):
+            store.put(checkpoint(one.id, "a", external_id="a"))
+        newest = store.put(checkpoint(owner.id, "b", external_id="b")).record
+        # A child of the same name's, but elsewhere.
+        store.put(checkpoint(other.id, "b", external_id="b", parent_id="a"))
+        store.put(checkpoint(owner.id, "c", namespace="sub", parent_id="a"))
+        [going] = store.list_checkpoints(CheckpointQuery(session_id=owner.id, external_id="a"))
+        assert store.delete_checkpoints([going.id], beside=[newest.id]) == 1
+        assert stored(store, other.id) == ["b", "a"]
+
+    def test_what_a_plan_was_made_of_is_checked(self, store: Store) -> None:
+        for bad in ([7], [None]):
+            with pytest.raises(InputError):
+                store.delete_checkpoints([new_id()], beside=bad)  # type: ignore[arg-type]

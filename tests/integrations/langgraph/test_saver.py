@@ -32,6 +32,7 @@ from holdfast.errors import (
 from holdfast.integrations.langgraph import HoldfastSaver
 from holdfast.stores import open_store
 from tests.integrations.langgraph.graphs import Questions, at, checkpoint, id_of
+from tests.meanwhile import meanwhile
 from tests.memory import holds
 
 
@@ -498,6 +499,47 @@ class TestThreads:
             decisions = manager.prune(**bound)
             assert {one.keep for one in decisions} == {True, False}
             assert graph.get_state(at()).values == before
+
+    @pytest.mark.parametrize("by", ["manager", "saver"])
+    def test_pruning_leaves_what_is_forked_from_meanwhile(
+        self, url: str, by: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        counted: Any = {"counters_since_delta_snapshot": {"c": (1, 1)}}
+        with SessionManager.open(url, workspace=False) as manager, HoldfastSaver(manager) as saver:
+            chain(saver, "a")
+            saver.put(at(checkpoint_id="a"), checkpoint({}, "b"), counted, {})
+            saver.put(at(checkpoint_id="b"), checkpoint({}, "c"), {}, {})
+            saver.put(at(checkpoint_id="c"), checkpoint({}, "d"), {}, {})
+
+            def fork() -> None:
+                saver.put(at(checkpoint_id="b"), checkpoint({}, "e"), counted, {})
+
+            meanwhile(manager.store, fork, monkeypatch)
+            if by == "manager":
+                manager.prune(keep=2)
+            else:
+                saver.prune(["t"], keep_last=2)
+            assert ids(saver, at()) == ["e", "d", "b", "a"]
+
+    @pytest.mark.parametrize("how", ["quarantined", "deleted"])
+    @pytest.mark.parametrize("when", ["before", "meanwhile"])
+    def test_pruning_leaves_the_newest_that_is_good(
+        self, url: str, how: str, when: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with SessionManager.open(url, workspace=False) as manager, HoldfastSaver(manager) as saver:
+            chain(saver, *"abcd")
+            newest = manager.get_session("t").latest_checkpoint().id
+            remove = (
+                manager.store.quarantine
+                if how == "quarantined"
+                else (manager.store.delete_checkpoints)
+            )
+            if when == "before":
+                remove([newest])
+            else:
+                meanwhile(manager.store, lambda: remove([newest]), monkeypatch)
+            saver.prune(["t"])
+            assert manager.get_session("t").latest_checkpoint(resumable=True).external_id == "c"
 
     def test_one_checkpoint_travels_with_what_it_is_computed_from(
         self, url: str, tmp_path: Path

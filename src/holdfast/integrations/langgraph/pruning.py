@@ -5,6 +5,7 @@ What is kept keeps the ancestors that its delta channels are computed from; `hol
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,13 +25,23 @@ def surplus(records: Sequence[CheckpointRecord], *, keep: Iterable[CheckpointRec
     return [one.id for one in records if one.id not in needed]
 
 
-def newest_of_each(records: Sequence[CheckpointRecord], count: int) -> list[CheckpointRecord]:
-    """Return the newest ``count`` records of each namespace; ``records`` are newest first."""
-    kept: dict[str, int] = {}
+def newest_of_each(
+    records: Sequence[CheckpointRecord], count: int, damaged: Iterable[CheckpointRecord] = ()
+) -> list[CheckpointRecord]:
+    """Return the newest ``count`` records of each namespace, and the newest that is not damaged.
+
+    ``records`` are newest first.
+    """
+    bad = {one.id for one in damaged}
+    kept: Counter[str] = Counter()
+    anchored = set()
     found = []
     for one in records:
-        kept[one.namespace] = kept.get(one.namespace, 0) + 1
-        if kept[one.namespace] <= count:
+        kept[one.namespace] += 1
+        anchor = one.id not in bad and one.namespace not in anchored
+        if anchor:
+            anchored.add(one.namespace)
+        if anchor or kept[one.namespace] <= count:
             found.append(one)
     return found
 

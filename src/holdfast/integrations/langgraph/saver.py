@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -49,6 +51,7 @@ from holdfast.model import CheckpointQuery, CheckpointRecord, NewWrite, Trim
 from holdfast.savers.backed import list_threads
 from holdfast.savers.values import ThreadInfo, check_writes
 from holdfast.sessions import SessionManager
+from holdfast.sessions.upkeep import carry_out
 from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
 from holdfast.stores.rules import foreign_session
@@ -381,8 +384,8 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     ) -> None:
         """Remove old checkpoints of threads, with their writes.
 
-        ``keep_latest`` keeps the newest one of each namespace, ``keep_last=N`` the newest N, and
-        ``delete`` none. What is kept keeps all that it needs: its pending writes, interrupts among
+        ``keep_latest`` keeps the newest one of each namespace, ``keep_last=N`` the newest N, both also the
+        newest that is not in quarantine, and ``delete`` none. What is kept keeps all that it needs: its pending writes, interrupts among
         them, and the ancestors that its delta channels are computed from. Raises `ForeignSession`, and
         removes nothing, where one of them is another agent's session.
         """
@@ -398,16 +401,19 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             for thread_id in threads:
                 self.delete_thread(thread_id)
             return
-        removed = 0
-        for thread_id in threads:
-            query = CheckpointQuery(session_id=thread_id, agent_prefix=self._agents)
-            records = self._store.list_checkpoints(query)
-            kept = pruning.newest_of_each(records, keep_last or 1)
-            surplus = pruning.surplus(records, keep=kept)
-            removed += self._store.delete_checkpoints(surplus, spare_restoring=True)
-        if removed:
+        plans = [partial(self._plan, thread_id, keep_last or 1) for thread_id in threads]
+        if sum([carry_out(self._store, plan) for plan in plans]):
             self._store.gc()
             self._forget(threads)
+
+    def _plan(self, thread_id: str, keep: int) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the ids of what goes of a thread and of what stays."""
+        query = CheckpointQuery(session_id=thread_id, agent_prefix=self._agents)
+        records = self._store.list_checkpoints(query)
+        damaged = self._store.list_checkpoints(replace(query, quarantined=True))
+        surplus = pruning.surplus(records, keep=pruning.newest_of_each(records, keep, damaged))
+        gone = set(surplus)
+        return surplus, [one.id for one in records if one.id not in gone]
 
     def _refuse_foreign(self, thread_ids: Iterable[str], *advice: str) -> None:
         for thread_id in thread_ids:

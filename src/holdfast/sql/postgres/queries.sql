@@ -345,9 +345,56 @@ WHERE c.id = %(id)s::uuid AND c.tenant = %(tenant)s AND holdfast.as_tenant(%(ten
     AND holdfast.fenced(c.tenant, c.session_id, %(fence)s::bigint)
 RETURNING c.id;
 
+-- name: postgres.lock_owners
+-- In the order of their ids, as `holdfast.remove_checkpoints` locks them.
+SELECT s.id FROM holdfast.sessions AS s
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+    AND (current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
+         OR holdfast.refuse_isolation())
+    AND s.id IN (
+        SELECT c.session_id FROM holdfast.session_checkpoints AS c
+        WHERE c.tenant = %(tenant)s AND c.id = ANY (%(ids)s::uuid[]))
+ORDER BY s.id FOR NO KEY UPDATE OF s;
+
+-- name: checkpoints.still_to_go
+-- Of what a plan removes: all but what is being restored, and the lines that the plan does not hold for any
+-- more. Those are found by the newest to resume from, and by children that the plan does not know.
+WITH going AS MATERIALIZED (
+    SELECT c.id, c.session_id, c.namespace, c.restoring_until
+      FROM holdfast.session_checkpoints AS c
+     WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.id = ANY (%(ids)s::uuid[])
+), planned AS MATERIALIZED (
+    SELECT unnest(%(ids)s::uuid[] || %(beside)s::uuid[]) AS id
+), present AS MATERIALIZED (
+    SELECT c.id, c.session_id, c.namespace, c.seq, c.parent_id,
+           c.resumable AND c.quarantined_at IS NULL AS good
+      FROM holdfast.session_checkpoints AS c
+      JOIN (SELECT DISTINCT going.session_id, going.namespace FROM going) AS line
+        ON line.session_id = c.session_id AND line.namespace = c.namespace
+     WHERE c.tenant = %(tenant)s AND (c.expires_at IS NULL OR c.expires_at > now())
+), newest AS (
+    SELECT DISTINCT ON (p.session_id, p.namespace) p.id, p.session_id, p.namespace
+      FROM present AS p WHERE p.good ORDER BY p.session_id, p.namespace, p.seq DESC
+), changed AS MATERIALIZED (
+    SELECT newest.session_id, newest.namespace FROM newest JOIN going ON going.id = newest.id
+    UNION
+    SELECT child.session_id, child.namespace
+      FROM present AS child
+      LEFT JOIN planned ON planned.id = child.id
+      JOIN holdfast.session_checkpoints AS parent
+        ON parent.tenant = %(tenant)s AND parent.session_id = child.session_id
+       AND parent.namespace = child.namespace AND parent.external_id = child.parent_id
+      JOIN going ON going.id = parent.id
+     WHERE planned.id IS NULL
+)
+SELECT going.id FROM going
+  LEFT JOIN changed ON changed.session_id = going.session_id AND changed.namespace = going.namespace
+ WHERE changed.session_id IS NULL
+   AND (going.restoring_until IS NULL OR going.restoring_until <= now());
+
 -- name: checkpoints.delete
 SELECT holdfast.remove_checkpoints(
-    %(tenant)s, %(ids)s::uuid[], %(fence)s::bigint, %(spare_restoring)s, true);
+    %(tenant)s, %(ids)s::uuid[], %(fence)s::bigint, %(planned)s, true);
 
 -- name: checkpoints.expired
 SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.parent_id, c.name,

@@ -254,10 +254,40 @@ WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 UPDATE session_checkpoints SET restoring_until = ?
 WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 
+-- name: checkpoints.still_to_go
+-- Of what a plan removes: all but what is being restored, and the lines that the plan does not hold for any
+-- more. Those are found by the newest to resume from, and by children that the plan does not know.
+WITH going AS MATERIALIZED (
+    SELECT id, session_id, namespace, restoring_until FROM session_checkpoints
+    WHERE +tenant = ?1 AND id IN (SELECT value FROM json_each(?2))
+), lines AS MATERIALIZED (
+    SELECT DISTINCT session_id, namespace FROM going
+), newest AS (
+    SELECT session_id, namespace, id, max(seq) FROM session_checkpoints
+    WHERE tenant = ?1 AND (session_id, namespace) IN (SELECT session_id, namespace FROM lines)
+        AND resumable AND quarantined_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)
+    GROUP BY session_id, namespace
+), changed AS MATERIALIZED (
+    SELECT session_id, namespace FROM newest WHERE id IN (SELECT id FROM going)
+    UNION
+    SELECT c.session_id, c.namespace FROM session_checkpoints AS c
+    WHERE c.tenant = ?1 AND (c.session_id, c.namespace) IN (SELECT session_id, namespace FROM lines)
+        AND c.parent_id IS NOT NULL AND (c.expires_at IS NULL OR c.expires_at > ?4)
+        AND c.id NOT IN (SELECT value FROM json_each(?2))
+        AND c.id NOT IN (SELECT value FROM json_each(?3))
+        AND EXISTS (
+            SELECT 1 FROM session_checkpoints AS parent
+            WHERE parent.tenant = ?1 AND parent.session_id = c.session_id
+                AND parent.namespace = c.namespace AND parent.external_id = c.parent_id
+                AND parent.id IN (SELECT id FROM going))
+)
+SELECT id FROM going
+WHERE (session_id, namespace) NOT IN (SELECT session_id, namespace FROM changed)
+    AND (restoring_until IS NULL OR restoring_until <= ?4);
+
 -- name: checkpoints.delete
 DELETE FROM session_checkpoints
 WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
-    AND (NOT ? OR restoring_until IS NULL OR restoring_until <= ?)
 RETURNING session_id, id, seq, chain_number, chain_previous, chain_hash;
 
 -- name: checkpoints.expired
@@ -496,8 +526,7 @@ ORDER BY seq DESC LIMIT 1;
 DELETE FROM checkpoint_writes
 WHERE tenant = ? AND (session_id, namespace, external_id) IN (
     SELECT session_id, namespace, coalesce(external_id, id) FROM session_checkpoints
-    WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?))
-        AND (NOT ? OR restoring_until IS NULL OR restoring_until <= ?));
+    WHERE +tenant = ? AND id IN (SELECT value FROM json_each(?)));
 
 -- name: sqlite.put.last_label
 -- The highest number after the label; what follows a hyphen and is no such number does not count.
