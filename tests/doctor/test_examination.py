@@ -21,8 +21,10 @@ from holdfast.crypto.files import new_key_file
 from holdfast.doctor import Finding, examine
 from holdfast.errors import SnapshotNotFound
 from holdfast.state.plain import COMPILED
+from holdfast.stores import open_store
 from holdfast.stores.sqlite import SqliteStore
 from tests.doctor.test_salvage import fill, pages_of, ruin
+from tests.stores.postgres_drafts import connect, schema_of
 
 
 def look(project: Path) -> dict[str, Finding]:
@@ -62,6 +64,56 @@ def test_files_of_checkpoints_that_are_gone_are_counted(tmp_path: Path) -> None:
         assert look(tmp_path)["snapshots"].text.startswith("2 of the snapshots")
         with pytest.raises(SnapshotNotFound, match="or the private store was removed"):
             session.rollback("n0")
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ("DROP TABLE workspace_packs", "table workspace_packs"),
+        ("DROP INDEX checkpoints_by_class", "index checkpoints_by_class"),
+        ("DROP TRIGGER sessions_are_sealed", "trigger sessions_are_sealed"),
+    ],
+)
+def test_what_the_schema_of_a_file_lacks_is_named(project: Path, change: str, missing: str) -> None:
+    assert "schema" not in look(project)
+    connection = apsw.Connection(str(project / ".agents" / "sessions.db"))
+    connection.execute(change)
+    connection.close()
+    found = look(project)["schema"]
+    assert (found.level, found.text) == ("bad", f"not there any more: {missing}")
+    with SessionManager.open(project_dir=project, workspace=False) as manager:
+        damaged = manager.verify(deep=True).damaged
+    assert f"the {missing} is missing" in [one.reason for one in damaged]
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ("DROP TABLE {}.workspace_packs CASCADE", "table workspace_packs"),
+        ("DROP TABLE {}.effects", "table effects"),
+        ("DROP INDEX {}.checkpoints_by_class", "index checkpoints_by_class"),
+        ("DROP FUNCTION {}.sweep", "function sweep"),
+        ("ALTER TABLE {}.sessions DISABLE TRIGGER ALL", "trigger sessions_are_sealed"),
+        ("ALTER TABLE {}.chunks DISABLE ROW LEVEL SECURITY", "row-level security of chunks"),
+        ("DROP POLICY of_tenant ON {}.chunks", "row-level security of chunks"),
+    ],
+)
+def test_what_the_schema_at_a_server_lacks_is_named(
+    postgres_url: str, tmp_path: Path, change: str, missing: str
+) -> None:
+    def look() -> dict[str, Finding]:
+        opening = partial(SessionManager.open, postgres_url, workspace=False)
+        return {one.name: one for one in examine(load_config(tmp_path), opening)}
+
+    assert "schema" not in look()
+    with connect(postgres_url) as connection:
+        connection.execute(change.format(schema_of(postgres_url)).encode())
+    found = look()["schema"]
+    assert (found.level, missing in found.text) == ("bad", True)
+    assert found.advice is not None
+    assert "holdfast schema" in found.advice
+    with open_store(postgres_url) as store:
+        assert f"the {missing} is missing" in store.check_structure()
 
 
 def test_a_directory_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:

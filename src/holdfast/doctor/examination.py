@@ -49,6 +49,10 @@ _OLDEST_GIT: Final = (2, 36)
 _SHOWN: Final = 5
 _PRIVATE: Final = f"{AGENTS_DIR}/{STORE}"
 _SALVAGE: Final = "save what still verifies into a new file: holdfast doctor --salvage NEW"
+_REMADE: Final = (
+    "have the owner of the tables run what holdfast schema prints for each; what a table held comes back "
+    "from a copy of the database only"
+)
 _SERVER: Final = "see that the server runs and that the store named above is the right one"
 _EXTRAS: Final = {
     "postgres": "psycopg",
@@ -166,9 +170,13 @@ def _locks(store: Store) -> Iterator[Finding]:
 
 def _store(manager: SessionManager) -> Iterator[Finding]:
     store = manager.store
+    if missing := store.check_schema():
+        told = f"not there any more: {', '.join(missing[:_SHOWN])}{_more(missing)}"
+        yield Finding("schema", "bad", told, _REMADE if store.shared else _SALVAGE)
     sessions, unreadable = read_sessions(store, SessionQuery())
     sealed = "" if store.read_seal() is None else ", sealed"
-    text = f"opens, its schema is current, {_count(len(sessions), 'session')}{sealed}"
+    current = "its schema is incomplete" if missing else "its schema is current"
+    text = f"opens, {current}, {_count(len(sessions), 'session')}{sealed}"
     yield Finding("store", "ok", text)
     if unreadable:
         yield Finding(

@@ -34,6 +34,10 @@ TENANT_TABLES: Final = (
     "sealing",
 )
 
+_MADE = re.compile(
+    r'^CREATE (?:UNIQUE )?(TABLE|INDEX|TRIGGER|FUNCTION|DOMAIN) (?:"holdfast"\.)?(\w+)',
+    re.MULTILINE,
+)
 _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
 _SCHEMA = re.compile(r"\bholdfast\.")
 _DOWN = "\n-- DOWN\n"
@@ -95,6 +99,15 @@ def schema_sql(dialect: Dialect, schema: str = DEFAULT_SCHEMA) -> str:
     """Return the whole present schema of a dialect, ready for another migration tool."""
     text = (files(__name__) / dialect / "schema.sql").read_text(encoding="utf-8")
     return in_schema(text, schema) if dialect == "postgres" else text
+
+
+@cache
+def schema_objects(dialect: Dialect) -> tuple[tuple[str, str], ...]:
+    """Return what the present schema is made of, in order: the kind of each, such as ``table``, and its name."""
+    made = [(kind.lower(), name) for kind, name in _MADE.findall(schema_sql(dialect))]
+    if dialect == "postgres":
+        made += [("row-level security of", table) for table in TENANT_TABLES]
+    return tuple(made)
 
 
 def role_sql(role: str, schema: str = DEFAULT_SCHEMA, *, tenant: str | None = None) -> str:

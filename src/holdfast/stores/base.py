@@ -201,8 +201,12 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
         wrong ones stay, under `aside_name` of the digest, until `gc` removes them.
         """
 
+    def check_schema(self) -> list[str]:
+        """Name what of the schema is not there any more, such as a table that somebody has dropped."""
+        return []
+
     def check_structure(self) -> list[str]:
-        """Return what the database finds wrong with its own structures, beyond what rows say."""
+        """Return what is wrong with the database's own structures, its schema too, beyond what rows say."""
         return []
 
     def list_waits(self) -> list[Wait]:

@@ -7,10 +7,11 @@ another checksum was built from other text: both are refused before anything is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from holdfast.errors import MigrationChanged, SchemaMissing, SchemaTooNew
-from holdfast.sql import Migration
+from holdfast.sql import Dialect, Migration, schema_objects
 
 
 def pending(
@@ -46,3 +47,9 @@ def require_current(available: Sequence[Migration], applied: Mapping[int, str], 
             f"changed. Run holdfast init, or open it with ensure_schema=True",
             absent=not applied,
         )
+
+
+def missing_objects(dialect: Dialect, there: Collection[tuple[Any, ...]]) -> list[str]:
+    """Name what the schema is made of and the database has not, of which ``there`` has kinds and names."""
+    found = set(there)
+    return [" ".join(made) for made in schema_objects(dialect) if made not in found]

@@ -33,6 +33,7 @@ from holdfast.stores import postgres_listing as listing
 from holdfast.stores import postgres_statements as statements
 from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.checks import check_fence, check_place
+from holdfast.stores.migrate import missing_objects
 from holdfast.stores.postgres_connection import (
     Link,
     check_schema,
@@ -144,9 +145,14 @@ class PostgresStore(
         aside = aside_name(digest)
         return bool(self._rows("chunks.set_aside", digest=digest, aside=aside, stored=stored))
 
+    def check_schema(self) -> list[str]:
+        return missing_objects("postgres", self._rows("postgres.made", again=True))
+
     def check_structure(self) -> list[str]:
+        missing = [f"the {one} is missing" for one in self.check_schema()]
         [(value, highest)] = self._rows("postgres.check_sequence", again=True)
         return [
+            *missing,
             *(
                 f"checkpoint {row[0]}: its state_snapshot is another document than its manifest"
                 for row in self._rows("postgres.check_structure", again=True)

@@ -70,6 +70,9 @@ class SealedStore(SealedTransfer):
     def iter_digests(self) -> Iterator[bytes]:
         return map(self.rows.digest, self.inner.iter_digests())
 
+    def check_schema(self) -> list[str]:
+        return self.inner.check_schema()
+
     def check_structure(self) -> list[str]:
         return self.inner.check_structure()
 

@@ -11,6 +11,7 @@ from holdfast.errors import ChunksMissing, StateCorrupt
 from holdfast.model import Buffer, GcReport
 from holdfast.stores.base import ASIDE, aside_name
 from holdfast.stores.compression import pack, size_of, unpack
+from holdfast.stores.migrate import missing_objects
 from holdfast.stores.rules import ORPHAN_AGE, reachable, sequence_behind
 from holdfast.stores.sqlite_access import SqliteAccess, all_rows, hex_list, number_list
 from holdfast.stores.sqlite_connection import SQL
@@ -66,12 +67,18 @@ class SqliteChunks(SqliteAccess):
 
         return self._file.write(move)
 
+    def check_schema(self) -> list[str]:
+        return missing_objects("sqlite", self._rows("sqlite.made", ()))
+
     def check_structure(self) -> list[str]:
+        missing = [f"the {one} is missing" for one in self.check_schema()]
+
         def check(connection: apsw.Connection) -> list[str]:
             said = [str(row[0]) for row in all_rows(connection, "sqlite.integrity_check", ())]
             refers = all_rows(connection, "sqlite.foreign_key_check", ())
             [(value, highest)] = all_rows(connection, "sqlite.check_sequence", ())
             return [
+                *missing,
                 *(line for line in said if line != "ok"),
                 *(f"row {row} of {table} refers to nothing" for table, row, *_ in refers),
                 *sequence_behind(value, highest),

@@ -466,6 +466,24 @@ SELECT %(tenant)s, %(aside)b::bytea, m.codec, m.data FROM moved AS m
 ON CONFLICT (tenant, digest) DO UPDATE SET codec = excluded.codec, data = excluded.data
 RETURNING 1;
 
+-- name: postgres.made
+WITH here AS (SELECT to_regnamespace(rtrim('holdfast.', '.')) AS oid)
+SELECT 'table', c.relname FROM pg_class AS c, here WHERE c.relnamespace = here.oid AND c.relkind = 'r'
+UNION ALL
+SELECT 'row-level security of', c.relname FROM pg_class AS c, here
+WHERE c.relnamespace = here.oid AND c.relrowsecurity
+    AND EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND p.polname = 'of_tenant')
+UNION ALL
+SELECT 'index', c.relname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid, here
+WHERE c.relnamespace = here.oid AND i.indisvalid
+UNION ALL
+SELECT 'trigger', t.tgname FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid, here
+WHERE c.relnamespace = here.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+UNION ALL
+SELECT 'function', p.proname FROM pg_proc AS p, here WHERE p.pronamespace = here.oid
+UNION ALL
+SELECT 'domain', t.typname FROM pg_type AS t, here WHERE t.typnamespace = here.oid AND t.typtype = 'd';
+
 -- name: postgres.check_structure
 -- The document for SQL is the one that is restored.
 SELECT c.id FROM holdfast.session_checkpoints AS c

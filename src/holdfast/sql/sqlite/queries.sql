@@ -490,6 +490,9 @@ SELECT name FROM sqlite_schema;
 SELECT type, name, sql FROM sqlite_schema
 WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite#_%' ESCAPE '#';
 
+-- name: sqlite.made
+SELECT type, name FROM sqlite_schema;
+
 -- name: sqlite.foreign_key_check
 PRAGMA foreign_key_check;
 
