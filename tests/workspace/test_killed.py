@@ -94,7 +94,7 @@ def leftovers(root: Path) -> list[str]:
         *(root / ".git").glob("holdfast-*"),
     ]
     home = root / ".agents" / "workspace.git"
-    seen += [path for path in home.rglob("*.lock") if path.name not in ("work.lock", "use.lock")]
+    seen += [path for path in home.rglob("*.lock") if path.stem not in ("work", "use", "turn")]
     return [
         str(path.relative_to(root)) for path in (*seen, *home.rglob("*.new"), *home.rglob("tmp_*"))
     ]

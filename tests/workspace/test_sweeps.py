@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from holdfast import Workspace
+from holdfast.errors import WorkspaceBusy
+from holdfast.workspace.private_store import PrivateStore
 from tests.workspace.children import run_python
 from tests.workspace.killing import Killer, killer
 from tests.workspace.pictures import picture
@@ -115,6 +119,34 @@ assert workspace.snapshots() == set(needed())
 """,
         root,
     )
+
+
+def test_no_save_goes_in_before_a_sweep_that_waits(root: Path) -> None:
+    """Or saves that overlap would keep it waiting for ever."""
+    workspace = Workspace(root)
+    commit = save(root, 0)
+    store = PrivateStore(workspace.root, workspace.store_dir)
+
+    def goes_in() -> bool:
+        try:
+            with store.using(seconds=0):
+                return True
+        except WorkspaceBusy:
+            return False
+
+    with ThreadPoolExecutor() as threads:
+        with workspace.saving():
+            assert threads.submit(goes_in).result()
+            sweep = threads.submit(workspace.gc, lambda: [commit])
+            end = time.monotonic() + 10
+            while threads.submit(goes_in).result():
+                assert time.monotonic() < end, "saves still go in"
+                time.sleep(0.01)
+            # The sweep waits for this one, which may go on: a handler of a signal saves in its middle.
+            with workspace.saving():
+                assert not sweep.done()
+        assert sweep.result().snapshots == 0
+        assert threads.submit(goes_in).result()
 
 
 def test_a_sweep_finishes_a_killed_restore_first(root: Path, deadly: Killer) -> None:

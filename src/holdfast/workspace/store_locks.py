@@ -1,8 +1,9 @@
-"""Who may use the private store: two locks, and what is tidied up after a kill or a power cut.
+"""Who may use the private store: its locks, and what is tidied up after a kill or a power cut.
 
 *Work* is exclusive: one capture, restore or sweep at a time. *Use* is shared by every save from its capture
 until its checkpoint is stored, and exclusive for a sweep: so a sweep never takes a snapshot whose checkpoint
-is about to name it. Both belong to an open file and end with its process, however that ends; the git
+is about to name it. Saves that overlap leave it no moment, so each passes through a *turn*, which a sweep
+keeps from when it begins to wait. All belong to an open file and end with its process, however that ends; the git
 commands that a process starts hold them too.
 """
 
@@ -31,9 +32,12 @@ except ImportError:  # not on Windows
 
 # How long one waits for others.
 PATIENCE: Final = 60.0
+# Who naps longer finds the lock taken again by somebody who came later.
+_LONGEST_NAP: Final = 0.01
 # How temporary directories of ours begin.
 ASIDE: Final = "aside-"
-_WORK, _USE = "work.lock", "use.lock"
+_WORK, _USE, _TURN = "work.lock", "use.lock", "turn.lock"
+_OURS: Final = frozenset({_WORK, _USE, _TURN})
 # What stands in the lock file while its holder is at work. After it let go in peace, see `_in_peace`.
 _BUSY: Final = b"1"
 _NOT_WRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -74,8 +78,26 @@ class StoreLocks:
     @contextmanager
     def using(self, *, alone: bool, seconds: float) -> Iterator[None]:
         """Keep sweeps away, or with ``alone`` be the sweep."""
-        with self._locked(_USE, shared=not alone, seconds=seconds):
+        if alone:
+            with (
+                self._locked(_TURN, shared=False, seconds=seconds),
+                self._locked(_USE, shared=False, seconds=seconds),
+            ):
+                yield
+            return
+        # Who keeps the sweep waiting already would wait for itself.
+        if not self._is_held(_USE):
+            with self._locked(_TURN, shared=True, seconds=seconds):
+                pass
+        with self._locked(_USE, shared=True, seconds=seconds):
             yield
+
+    def _is_held(self, name: str) -> bool:
+        """Whether whoever asks holds a lock already: a handler of a signal may save in the middle of a save."""
+        with suppress(FileNotFoundError):
+            there = os.stat(self._home / name)
+            return any(os.path.samestat(os.fstat(one), there) for one in HELD.get())
+        return False
 
     @contextmanager
     def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[int]:
@@ -127,13 +149,13 @@ class StoreLocks:
                         f"{seconds:g} seconds; nothing was changed. Try again"
                     ) from None
                 time.sleep(wait)
-                wait = min(wait * 2, 0.05)
+                wait = min(wait * 2, _LONGEST_NAP)
 
     def _tidy_up(self) -> None:
         """Remove what somebody who was stopped left unfinished. Needs the work lock."""
         for where, folders, names in os.walk(self._home):
             for name in names:
-                mine = name in (_WORK, _USE)
+                mine = name in _OURS
                 if (not mine and name.endswith((".lock", ".new"))) or name.startswith(UNFINISHED):
                     os.unlink(os.path.join(where, name))
             for name in folders:
@@ -192,7 +214,7 @@ def _left_in_peace(handle: int) -> bool:
 def _lock_files(home: Path) -> Iterator[Path]:
     for where, _, names in os.walk(home):
         for name in sorted(names):
-            if name.endswith(".lock") and name not in (_WORK, _USE):
+            if name.endswith(".lock") and name not in _OURS:
                 yield Path(where, name)
 
 
