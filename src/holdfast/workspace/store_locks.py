@@ -3,8 +3,8 @@
 *Work* is exclusive: one capture, restore or sweep at a time. *Use* is shared by every save from its capture
 until its checkpoint is stored, and exclusive for a sweep: so a sweep never takes a snapshot whose checkpoint
 is about to name it. Saves that overlap leave it no moment, so each passes through a *turn*, which a sweep
-keeps from when it begins to wait. All belong to an open file and end with its process, however that ends; the git
-commands that a process starts hold them too.
+keeps from when it begins to wait. All belong to an open file and end with its process, however that ends; the
+git commands that a process starts hold them too.
 """
 
 from __future__ import annotations

@@ -384,10 +384,10 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     ) -> None:
         """Remove old checkpoints of threads, with their writes.
 
-        ``keep_latest`` keeps the newest one of each namespace, ``keep_last=N`` the newest N, both also the
-        newest that is not in quarantine, and ``delete`` none. What is kept keeps all that it needs: its pending writes, interrupts among
-        them, and the ancestors that its delta channels are computed from. Raises `ForeignSession`, and
-        removes nothing, where one of them is another agent's session.
+        ``keep_latest`` keeps the newest one of each namespace, ``keep_last=N`` the newest N, both also
+        the newest that is not in quarantine, and ``delete`` none. What is kept keeps all that it needs:
+        its pending writes, interrupts among them, and the ancestors that its delta channels are computed
+        from. Raises `ForeignSession`, and removes nothing, where one of them is another agent's session.
         """
         if strategy not in ("keep_latest", "delete"):
             raise InvalidFilter(f"strategy must be keep_latest or delete: {strategy!r}")
