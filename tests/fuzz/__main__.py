@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Final
@@ -35,10 +36,10 @@ _SLOT: Final = 300
 def main() -> int:
     given = argparse.ArgumentParser(prog="tests.fuzz", description=__doc__)
     given.add_argument("names", nargs="*", help="decoders; all by default")
-    given.add_argument("--seconds", type=int, default=60, help="for each decoder")
+    given.add_argument("--seconds", type=_seconds, default=60, help="for each decoder")
     given.add_argument(
         "--until",
-        type=int,
+        type=_seconds,
         metavar="SECONDS",
         help="go on until each has this much processor time on record, the least fuzzed first",
     )
@@ -54,23 +55,34 @@ def main() -> int:
     if unknown := set(chosen) - set(TARGETS):
         given.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     record, runs = Record(), Runs()
+    once = iter(chosen)
+
+    def take() -> str | None:
+        return (
+            next(once, None) if options.until is None else record.take_least(chosen, options.until)
+        )
+
+    seconds = options.seconds if options.until is None else min(_SLOT, options.until)
     with runs.ended_by_signals(), ThreadPoolExecutor(options.jobs) as pool:
-        if options.until is None:
-            list(pool.map(lambda name: record.add(runs.run(name, options.seconds)), chosen))
-        else:
-            work = lambda _: _share(record, runs, chosen, options.until)  # noqa: E731
-            list(pool.map(work, range(options.jobs)))
-    print(f"{len(chosen) - len(runs.broken)} of {len(chosen)} decoders kept their promise")
+        list(pool.map(lambda _: _share(record, runs, take, seconds), range(options.jobs)))
+    print(f"{len(runs.kept)} of {len(chosen)} decoders were run and kept their promise")
     for name in runs.broken:
         print(f"  {name}: see {CORPUS / name}")
     print(record.summary(chosen))
     return 1 if runs.broken else 0
 
 
-def _share(record: Record, runs: Runs, chosen: list[str], until: int) -> None:
-    """Run the decoder with the least time on record, again and again, beside others who do so."""
-    while not runs.ended and (name := record.take_least(chosen, until)) is not None:
-        record.add(runs.run(name, min(_SLOT, until)))
+def _share(record: Record, runs: Runs, take: Callable[[], str | None], seconds: int) -> None:
+    """Run one decoder after another, beside others who do so, until none is left or a signal came."""
+    while not runs.ended and (name := take()) is not None:
+        record.add(runs.run(name, seconds))
+
+
+def _seconds(text: str) -> int:
+    """Return a time to fuzz. With none the fuzzer would go on for ever."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return int(text)
 
 
 def fuzz(name: str, seconds: int) -> None:

@@ -30,12 +30,18 @@ class Run:
 
 
 class Runs:
-    """The runs under way, and the decoders that broke their promise."""
+    """The runs under way, and the decoders that kept or broke their promise."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.ended = False
+        self._run: set[str] = set()
         self._processes: set[int] = set()
+
+    @property
+    def kept(self) -> set[str]:
+        """The decoders that were run, and kept their promise each time."""
+        return self._run - {*self.broken}
 
     def run(self, name: str, seconds: int) -> Run:
         """Fuzz one decoder, tell how far it came, and return what it took."""
@@ -53,6 +59,8 @@ class Runs:
         inputs = int(said[1]) if (said := _INPUTS.search(text)) else 0
         # An end before the first input, as when it was asked to while it loaded, shows nothing.
         kept_promise = process.returncode == 0 or process.returncode == -signal.SIGUSR1
+        if inputs:
+            self._run.add(name)
         if not kept_promise:
             self.broken.append(name)
         taken = used.ru_utime + used.ru_stime
