@@ -128,11 +128,6 @@ class Conversations(Closing):
         self._recorders.adopt(key, payload, self._store.read_chunks, self._store.cache)
         return Version(record, content.state)
 
-    def since(self, thread_id: str, seq: int) -> list[CheckpointRecord]:
-        """List the versions that were stored after that place in the store, without their states."""
-        query = CheckpointQuery(session_id=check_session_id(thread_id), namespace="")
-        return [record for record in self._store.list_checkpoints(query) if record.seq > seq]
-
     def change(
         self,
         thread_id: str,

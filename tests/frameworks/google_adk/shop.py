@@ -82,7 +82,7 @@ async def append(url: str, name: str) -> None:
 
 async def die(url: str) -> None:
     service = HoldfastSessionService(url)
-    service._merge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+    service._shared.tell = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
     session = await service.get_session(**WHO)
     delta = {"own": 1, "user:mine": 2, "app:ours": 3}
     await service.append_event(session, Event(author="a", actions=EventActions(state_delta=delta)))

@@ -198,6 +198,22 @@ def test_a_writer_that_was_overtaken_is_refused_and_changes_nothing(store: Store
     asyncio.run(work())
 
 
+class Killed(BaseException):
+    pass
+
+
+async def left_by_a_killed_process(service: Any, session: Session, said: Event) -> None:
+    """Store an event and not what it says about user and app."""
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service._shared, "tell", die)
+        with pytest.raises(Killed):
+            await service.append_event(session, said)
+
+
 async def crowding(service: Any) -> Any:
     session = await service.create_session(**WHO)
     delta = {
@@ -289,15 +305,15 @@ def test_what_an_event_says_late_undoes_nothing_of_later_ones(store: Store) -> N
         other: Any = WHO | {"session_id": "other"}
         session = await late.create_session(**WHO)
         await late.create_session(**other)
-        stored, go_on, merge = asyncio.Event(), threading.Event(), late._merge
+        stored, go_on, tell = asyncio.Event(), threading.Event(), late._shared.tell
         loop = asyncio.get_running_loop()
 
         def wait(*args: Any) -> None:
             loop.call_soon_threadsafe(stored.set)
             assert go_on.wait(60)
-            merge(*args)
+            tell(*args)
 
-        late._merge = wait  # type: ignore[assignment, method-assign]
+        late._shared.tell = wait  # type: ignore[assignment, method-assign]
         first = asyncio.create_task(
             late.append_event(session, event(1, app_n=1, app_m=1, user_n=1))
         )
@@ -317,26 +333,17 @@ def test_what_an_event_says_late_undoes_nothing_of_later_ones(store: Store) -> N
 
 
 def test_what_a_killed_process_left_undoes_nothing_of_later_events(store: Store) -> None:
-    class Killed(BaseException):
-        pass
-
-    def die(*_: Any) -> None:
-        raise Killed
-
     async def work() -> None:
         quick, other = HoldfastSessionService(store), WHO | {"session_id": "other"}
         first, second = await quick.create_session(**WHO), await quick.create_session(**other)
         dying = HoldfastSessionService(store)
-        dying._merge = die  # type: ignore[assignment, method-assign]
-        with pytest.raises(Killed):
-            await dying.append_event(first, event(1, app_n=1, app_m=1))
+        await left_by_a_killed_process(dying, first, event(1, app_n=1, app_m=1))
         await quick.append_event(second, event(2, app_n=2))
         found = await quick.get_session(**WHO)
         assert found is not None
         assert found.state == {"app:n": 2, "app:m": 1}
         # A session that somebody made by hand goes on from what was left, too.
-        with pytest.raises(Killed):
-            await dying.append_event(found, event(4, app_n=4, app_m=4))
+        await left_by_a_killed_process(dying, found, event(4, app_n=4, app_m=4))
         made = Session(app_name="shop", user_id="ann", id="s", last_update_time=9000.0)
         await quick.append_event(made, event(5, app_m=5))
         found = await quick.get_session(**WHO)
@@ -347,6 +354,44 @@ def test_what_a_killed_process_left_undoes_nothing_of_later_events(store: Store)
         found = await quick.get_session(**WHO)
         assert found is not None
         assert found.state["app:n"] == 3
+
+    asyncio.run(work())
+
+
+def test_what_a_killed_process_left_undoes_nothing_however_long_ago_it_was(store: Store) -> None:
+    async def work() -> None:
+        capped = HoldfastSessionService(store, max_versions=1)
+        other = WHO | {"session_id": "other"}
+        first, second = await capped.create_session(**WHO), await capped.create_session(**other)
+        await left_by_a_killed_process(capped, first, event(1, app_n=1, app_m=1))
+        for number in (2, 3, 4):
+            await capped.append_event(second, event(number, **{"app_n": 2, f"app_x{number}": 0}))
+        await capped.append_event(second, event(5, app_y=0))
+        found = await capped.get_session(**WHO)
+        assert found is not None
+        assert (found.state["app:n"], found.state["app:m"]) == (2, 1)
+
+    asyncio.run(work())
+
+
+def test_a_copy_in_another_database_goes_on_where_its_places_are_others(
+    store: Store, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        service, url = HoldfastSessionService(store), str(tmp_path / "copy.db")
+        apart = await service.create_session(app_name="shop", user_id="bob", session_id="s")
+        for number in range(20):
+            await service.append_event(apart, event(number))
+        session = await service.create_session(**WHO, state={"app:n": 4})
+        await left_by_a_killed_process(service, session, event(5, app_m=5, app_n=5))
+        SessionManager(store, workspace=False).copy_to(url, ["shop/ann/s", "shop"])
+        copy = HoldfastSessionService(url)
+        for number in (5, 6):
+            found = await copy.get_session(**WHO)
+            assert found is not None
+            assert (found.state["app:n"], found.state["app:m"]) == (number, 5)
+            await copy.append_event(found, event(number + 1, app_n=number + 1))
+        await copy.close()
 
     asyncio.run(work())
 

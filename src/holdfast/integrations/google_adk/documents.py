@@ -12,28 +12,41 @@ from pydantic_core import to_json, to_jsonable_python
 
 from holdfast.conversations import Draft, Version
 from holdfast.errors import StateNotSerializable
+from holdfast.integrations.google_adk.shared import Words, from_document, to_document
 
 # A state of that size is kept with the metadata too, so that a listing reads no events.
 _SMALL: Final = 4096
 
 
 def draft(
-    state: dict[str, Any], events: list[Any], update_time: float, scoped: dict[str, Any]
+    state: dict[str, Any], events: list[Any], update_time: float, note: Mapping[str, Any]
 ) -> Draft:
     """Return a version of a session, with a note of what is to be stored about app and user."""
     kept = {"state": state, "update_time": update_time}
     whole = {**kept, "events": events}
-    if any(scoped.values()):
-        return Draft({**whole, "scoped": scoped}, {"note": True})
+    if note:
+        return Draft({**whole, "note": note}, {"note": True})
     return Draft(whole, {"summary": kept} if _is_small(state) else None)
 
 
-def noted(version: Version) -> dict[str, Any] | None:
-    """Return what is yet to be stored about app and user, if a version has a note of it.
+def note(scoped: Mapping[str, dict[str, Any]], before: Mapping[str, Words]) -> dict[str, Any]:
+    """Return the note of what an event says about app and user, over what was noted before it."""
+    return {
+        scope: to_document(before.get(scope, {}), values)
+        for scope, values in scoped.items()
+        if values or scope in before
+    }
+
+
+def noted(version: Version) -> dict[str, Words]:
+    """Return what a version says about app and user that is yet to be stored.
 
     A rollback stores a copy of an old version, whose note was dealt with in its time.
     """
-    return version.state.get("scoped") if version.metadata.get("note") else None
+    if not version.metadata.get("note"):
+        return {}
+    here = version.record.seq
+    return {scope: from_document(said, here, here) for scope, said in version.state["note"].items()}
 
 
 def split(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,10 +1,9 @@
 """The session service.
 
 A session is a thread that holds its events and its own state. What events say about ``app:`` and
-``user:`` keys is shared, and kept in threads of their own. An event is stored first, together with a
-note of what it says about those; the note goes when that has been stored too, so whoever reads a
-session after a crash between the two does the rest. Each version of what is shared tells which event set
-which keys, so one that is late, or told twice, does not undo what a later one said.
+``user:`` keys is shared, and kept in threads of their own (`shared`). An event is stored first, together
+with a note of what it says about those; the note goes when that has been stored too, so whoever reads a
+session after a crash between the two does the rest.
 """
 
 from __future__ import annotations
@@ -33,16 +32,17 @@ from holdfast.integrations.google_adk.documents import (
     draft,
     is_stale,
     marker,
+    note,
     noted,
     plain,
     split,
     text,
 )
+from holdfast.integrations.google_adk.shared import SharedState
 from holdfast.stores import Store
 from holdfast.waiting import in_thread
 
 _KIND: Final = "google-adk"
-_SHARED: Final = "google-adk-state"
 
 
 class HoldfastSessionService(BaseSessionService):
@@ -56,7 +56,7 @@ class HoldfastSessionService(BaseSessionService):
         self, where: Store | str | Path, *, max_versions: float | None = DEFAULT_CAP
     ) -> None:
         self._sessions = Conversations(where, _KIND, max_versions=max_versions)
-        self._shared = Conversations(self._sessions.store, _SHARED, max_versions=max_versions)
+        self._shared = SharedState(self._sessions.store, max_versions=max_versions)
         self._turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def create_session(
@@ -71,7 +71,7 @@ class HoldfastSessionService(BaseSessionService):
         own, scoped = split(plain(state or {}))
         about = _about(app_name, user_id, session_id or platform_uuid.new_uuid())
         about["session"] = about["session"] or platform_uuid.new_uuid()
-        first = draft(own, [], platform_time.get_time(), scoped)
+        first = draft(own, [], platform_time.get_time(), note(scoped, {}))
 
         def create() -> Version:
             thread = joined(*about.values())
@@ -172,24 +172,22 @@ class HoldfastSessionService(BaseSessionService):
                     f"again and repeat."
                 )
             state = {**last.state["state"], **own}
-            # A session that was made by hand goes on from what nobody has read, and its note with it.
-            told = {key: {**values, **scoped[key]} for key, values in (noted(last) or {}).items()}
-            return draft(state, [*events, event], event["timestamp"], told or scoped)
+            told = note(scoped, noted(last))
+            return draft(state, [*events, event], event["timestamp"], told)
 
         version = self._sessions.change(joined(*about.values()), add)
         return None if any(known) or version is None else self._settle(about, version)
 
     def _settle(self, about: Mapping[str, str], version: Version) -> Version:
-        """Store what a version says about the state of app and user, then take the note away."""
-        scoped = noted(version)
-        if scoped is None:
+        """Store what a version notes about the state of app and user, then take the note away."""
+        told = noted(version)
+        if not told:
             return version
-        at = version.record.seq
-        self._merge(joined(about["app"]), scoped["app"], at)
-        self._merge(joined(about["app"], about["user"]), scoped["user"], at)
+        for scope, words in told.items():
+            self._shared.tell(_shared_by(about)[scope], words)
 
         def clear(last: Version | None) -> Draft | None:
-            # Whoever went on from it has read it first, and then there is nothing left to do.
+            # Whoever went on from it has taken its note along.
             if last is None or last.id != version.id:
                 return None
             kept = last.state
@@ -198,26 +196,9 @@ class HoldfastSessionService(BaseSessionService):
         self._sessions.change(joined(*about.values()), clear)
         return version
 
-    def _merge(self, thread: str, delta: dict[str, Any], at: int) -> None:
-        """Store what the event ``at`` that place says, save for what later ones have said already."""
-
-        def merge(last: Version | None) -> Draft | None:
-            said = set() if last is None or last.record.seq < at else self._said_since(thread, at)
-            new = {key: value for key, value in delta.items() if key not in said}
-            values = {} if last is None else last.state["values"]
-            note = {"at": at, "keys": [*new]}
-            return Draft({"values": {**values, **new}}, note) if new else None
-
-        self._shared.change(thread, merge)
-
-    def _said_since(self, thread: str, at: int) -> set[str]:
-        """Return the keys that the event ``at`` that place, or a later one, has set."""
-        notes = [record.metadata or {} for record in self._shared.since(thread, at)]
-        return {key for note in notes if note.get("at", 0) >= at for key in note["keys"]}
-
     def _read(self, about: Mapping[str, str]) -> Version | None:
         version = self._sessions.read(joined(*about.values()))
-        if version is not None and noted(version) is not None:
+        if version is not None and noted(version):
             self._settle(about, version)
             return self._read(about)
         return version
@@ -235,8 +216,7 @@ class HoldfastSessionService(BaseSessionService):
         return found
 
     def _values(self, thread: str) -> dict[str, Any]:
-        version = self._shared.read(thread)
-        return {} if version is None else version.state["values"]
+        return {key: value for key, (value, _) in self._shared.read(thread).items()}
 
     async def _session(
         self,
@@ -273,3 +253,8 @@ def _about(app_name: str, user_id: str, session_id: str) -> dict[str, str]:
     check_text(user_id, "a user_id", SESSION_ID_BYTES, empty=True)
     check_text(session_id, "a session_id", SESSION_ID_BYTES, empty=True)
     return {"app": app_name, "user": user_id, "session": session_id.strip()}
+
+
+def _shared_by(about: Mapping[str, str]) -> dict[str, str]:
+    """Return the threads of what a session shares with others."""
+    return {"app": joined(about["app"]), "user": joined(about["app"], about["user"])}
