@@ -19,7 +19,13 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 from holdfast import SessionManager
-from holdfast.errors import InvalidIdentifier, StateNotSerializable
+from holdfast.conversations import Conversations, Draft
+from holdfast.errors import (
+    CheckpointBusy,
+    ForeignSession,
+    InvalidIdentifier,
+    StateNotSerializable,
+)
 from holdfast.integrations import google_adk
 from holdfast.integrations.google_adk import HoldfastSessionService, documents, service
 from holdfast.stores import Store
@@ -392,6 +398,77 @@ def test_a_copy_in_another_database_goes_on_where_its_places_are_others(
             assert (found.state["app:n"], found.state["app:m"]) == (number, 5)
             await copy.append_event(found, event(number + 1, app_n=number + 1))
         await copy.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("thread", ["shop", "shop/ann"])
+@pytest.mark.parametrize("whose", ["conversation", "empty session"])
+def test_an_id_that_something_else_has_is_in_the_way_of_nothing_but_what_is_shared(
+    store: Store, thread: str, whose: str
+) -> None:
+    async def work() -> None:
+        service, other = HoldfastSessionService(store), WHO | {"session_id": "other"}
+        session = await service.create_session(**WHO, state={"n": 0})
+        if whose == "conversation":
+            Conversations(store, "another").change(thread, lambda last: Draft({"items": []}))
+        else:
+            SessionManager(store, workspace=False).create_session("me", session_id=thread).close()
+        said = {"app_n" if thread == "shop" else "user_n": 1}
+        with pytest.raises(ForeignSession, match=f"session {thread} belongs to another"):
+            await service.append_event(session, event(1, **said))
+        with pytest.raises(ForeignSession):
+            await service.create_session(**other, state={"app:n": 1, "user:n": 1})
+        # Nothing was stored, so both go on without it.
+        await service.append_event(session, event(2, n=1))
+        created = await service.create_session(**other, state={"n": 1})
+        listed = (await service.list_sessions(app_name="shop")).sessions
+        assert [one.state for one in (created, *listed)] == [{"n": 1}] * 3
+        found = await service.get_session(**WHO)
+        assert found is not None
+        assert [one.id for one in found.events] == ["e2"]
+        assert await service.get_user_state(app_name="shop", user_id="ann") == {}
+
+    asyncio.run(work())
+
+
+def test_what_is_shared_is_stored_when_who_holds_it_lets_it_go(store: Store) -> None:
+    async def work() -> None:
+        service, other = HoldfastSessionService(store), WHO | {"session_id": "other"}
+        session = await service.create_session(**WHO, state={"app:n": 0})
+        second = await service.create_session(**other, state={"user:n": 0})
+        expected = {"app:n": 2, "app:m": 1, "user:n": 1}
+        with SessionManager(store, workspace=False).resume_session("shop"):
+            await service.append_event(session, event(1, app_n=1, app_m=1, user_n=1))
+            await service.append_event(session, event(2, app_n=2))
+            listed = (await service.list_sessions(app_name="shop")).sessions
+            assert {one.id: one.state for one in listed}["s"] == expected
+            with pytest.raises(AlreadyExistsError):
+                await service.create_session(**WHO, state={"app:n": 3})
+        # Said later of what has not been told yet, and more of the same session.
+        await service.append_event(second, event(3, app_n=3))
+        await service.append_event(session, event(4, user_n=4))
+        for who in (WHO, other):
+            found = await HoldfastSessionService(store).get_session(**who)
+            assert found is not None
+            assert found.state == {"app:n": 3, "app:m": 1, "user:n": 4}
+
+    asyncio.run(work())
+
+
+def test_a_session_is_read_while_somebody_holds_it(store: Store) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        session = await service.create_session(**WHO)
+        await left_by_a_killed_process(service, session, event(1, app_n=1))
+        with SessionManager(store, workspace=False).resume_session("shop/ann/s"):
+            for _ in range(2):
+                found = await service.get_session(**WHO)
+                assert found is not None
+                assert found.state == {"app:n": 1}
+            with pytest.raises(CheckpointBusy):
+                await service.append_event(found, event(2, app_n=2))
+        assert await service.append_event(found, event(2, app_n=2))
 
     asyncio.run(work())
 

@@ -2,14 +2,16 @@
 
 A session is a thread that holds its events and its own state. What events say about ``app:`` and
 ``user:`` keys is shared, and kept in threads of their own (`shared`). An event is stored first, together
-with a note of what it says about those; the note goes when that has been stored too, so whoever reads a
-session after a crash between the two does the rest.
+with a note of what it says about those; the note goes when that has been stored too. Where it could not be,
+after a crash or while somebody holds such a thread, the note counts for whoever reads the session, who does
+the rest if that is possible now.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -24,7 +26,7 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
 from holdfast.conversations import DEFAULT_CAP, Conversations, Draft, Version, joined
-from holdfast.errors import StaleWriter
+from holdfast.errors import HoldfastError, StaleWriter
 from holdfast.ids import SESSION_ID_BYTES, check_text
 from holdfast.integrations.google_adk.documents import (
     chosen,
@@ -38,7 +40,7 @@ from holdfast.integrations.google_adk.documents import (
     split,
     text,
 )
-from holdfast.integrations.google_adk.shared import SharedState
+from holdfast.integrations.google_adk.shared import SharedState, latest
 from holdfast.stores import Store
 from holdfast.waiting import in_thread
 
@@ -75,8 +77,10 @@ class HoldfastSessionService(BaseSessionService):
 
         def create() -> Version:
             thread = joined(*about.values())
+            self._refuse_foreign(about, scoped)
             version = self._sessions.replace(thread, first, after=None, about=about)
-            return self._settle(about, version)
+            self._settle(about, version)
+            return version
 
         try:
             return await self._session(about, await in_thread(create))
@@ -118,7 +122,7 @@ class HoldfastSessionService(BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return what is kept about a user, without the prefix ``user:``."""
-        return await in_thread(self._values, joined(app_name, user_id))
+        return await in_thread(self._values, {"app": app_name, "user": user_id}, "user")
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event and what it changes; the same event again changes nothing.
@@ -171,20 +175,28 @@ class HoldfastSessionService(BaseSessionService):
                     f"Session {session.id} was changed since it was read. Nothing was stored: get it "
                     f"again and repeat."
                 )
+            self._refuse_foreign(about, scoped)
             state = {**last.state["state"], **own}
             told = note(scoped, noted(last))
             return draft(state, [*events, event], event["timestamp"], told)
 
         version = self._sessions.change(joined(*about.values()), add)
-        return None if any(known) or version is None else self._settle(about, version)
+        if any(known) or version is None:
+            return None
+        self._settle(about, version)
+        return version
 
-    def _settle(self, about: Mapping[str, str], version: Version) -> Version:
-        """Store what a version notes about the state of app and user, then take the note away."""
+    def _refuse_foreign(self, about: Mapping[str, str], scoped: Mapping[str, Any]) -> None:
+        """Raise `ForeignSession` if something is said of app or user, and their thread is another's."""
+        for scope, thread in _shared_by(about).items():
+            if scoped[scope]:
+                self._shared.refuse_foreign(thread)
+
+    def _settle(self, about: Mapping[str, str], version: Version) -> None:
+        """Store what a version notes about app and user, then take the note away; else leave it."""
         told = noted(version)
         if not told:
-            return version
-        for scope, words in told.items():
-            self._shared.tell(_shared_by(about)[scope], words)
+            return
 
         def clear(last: Version | None) -> Draft | None:
             # Whoever went on from it has taken its note along.
@@ -193,14 +205,15 @@ class HoldfastSessionService(BaseSessionService):
             kept = last.state
             return draft(kept["state"], kept["events"], kept["update_time"], {})
 
-        self._sessions.change(joined(*about.values()), clear)
-        return version
+        with suppress(HoldfastError):  # the version itself is stored, or has been read
+            for scope, words in told.items():
+                self._shared.tell(_shared_by(about)[scope], words)
+            self._sessions.change(joined(*about.values()), clear)
 
     def _read(self, about: Mapping[str, str]) -> Version | None:
         version = self._sessions.read(joined(*about.values()))
-        if version is not None and noted(version):
+        if version is not None:
             self._settle(about, version)
-            return self._read(about)
         return version
 
     def _list(self, wanted: Mapping[str, str]) -> list[tuple[dict[str, str], Version]]:
@@ -215,8 +228,13 @@ class HoldfastSessionService(BaseSessionService):
                 found.append((about, version))
         return found
 
-    def _values(self, thread: str) -> dict[str, Any]:
-        return {key: value for key, (value, _) in self._shared.read(thread).items()}
+    def _values(
+        self, about: Mapping[str, str], scope: str, version: Version | None = None
+    ) -> dict[str, Any]:
+        """Return what is known of the app or the user, with what a version has noted about it."""
+        words = self._shared.read(_shared_by(about)[scope])
+        told = {} if version is None else noted(version).get(scope, {})
+        return {key: value for key, (value, _) in latest(words, told).items()}
 
     async def _session(
         self,
@@ -224,12 +242,11 @@ class HoldfastSessionService(BaseSessionService):
         version: Version,
         config: GetSessionConfig | None = None,
     ) -> Session:
-        app, user = about["app"], about["user"]
-        of_app = await in_thread(self._values, joined(app))
-        of_user = await in_thread(self._values, joined(app, user))
+        of_app = await in_thread(self._values, about, "app", version)
+        of_user = await in_thread(self._values, about, "user", version)
         session = Session(
-            app_name=app,
-            user_id=user,
+            app_name=about["app"],
+            user_id=about["user"],
             id=about["session"],
             state={
                 **version.state["state"],

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from holdfast.conversations import Conversations, Draft, Version
+from holdfast.errors import ForeignSession
 from holdfast.stores import Store
+from holdfast.threads import refuse_foreign
 
 _KIND: Final = "google-adk-state"
 
@@ -26,8 +28,15 @@ class SharedState:
         self._threads = Conversations(store, _KIND, max_versions=max_versions)
 
     def read(self, thread: str) -> Words:
-        """Return the last words on each key of a thread."""
-        return _last_words(self._threads.read(thread))
+        """Return the last words on each key; there are none in a thread that something else has made."""
+        try:
+            return _last_words(self._threads.read(thread))
+        except ForeignSession:
+            return {}
+
+    def refuse_foreign(self, thread: str) -> None:
+        """Raise `ForeignSession` where nothing can be told, since something else has made that thread."""
+        refuse_foreign(self._threads.store, _KIND, thread)
 
     def tell(self, thread: str, words: Words) -> None:
         """Store those words that are later than what is there."""
