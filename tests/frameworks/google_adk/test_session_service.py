@@ -241,6 +241,70 @@ def test_events_of_one_session_object_may_be_appended_at_once(store: Store) -> N
         asyncio.run(service.delete_session(**WHO))
 
 
+def test_a_cancelled_append_is_whole_or_absent_in_the_store_and_in_the_session_object(
+    store: Store,
+) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        session = await service.create_session(**WHO)
+        began, go_on, append = asyncio.Event(), threading.Event(), service._append
+        loop = asyncio.get_running_loop()
+
+        def slow(*args: Any) -> Any:
+            loop.call_soon_threadsafe(began.set)
+            assert go_on.wait(60)
+            return append(*args)
+
+        service._append = slow  # type: ignore[assignment, method-assign]
+        events = [event(number, n=number, app_n=number) for number in range(1, 5)]
+        tasks = [asyncio.create_task(service.append_event(session, one)) for one in events]
+        await began.wait()
+        for task in tasks[:2]:  # the one that is stored now, and one that waits for its turn
+            task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(one) for one in done[:2]] == [asyncio.CancelledError] * 2
+        assert done[2:] == events[2:]
+        await service.append_event(session, events[0])
+        await service.append_event(session, events[1])
+        assert [one.id for one in session.events] == ["e1", "e3", "e4", "e2"]
+        assert picture(session) == picture(await service.get_session(**WHO))
+
+    asyncio.run(work())
+
+
+def test_an_event_whose_storing_nobody_heard_of_is_repeated(store: Store) -> None:
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        session, other = await service.create_session(**WHO), await service.get_session(**WHO)
+        change = service._sessions.change
+
+        def lost(*args: Any) -> None:
+            change(*args)
+            raise ConnectionError
+
+        for number in (1, 2):
+            said = event(number, n=number, app_n=number)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(service._sessions, "change", lost)
+                with pytest.raises(ConnectionError):
+                    await service.append_event(session, said)
+            for _ in range(2):
+                await service.append_event(session, said)
+                assert picture(session) == picture(await service.get_session(**WHO))
+        # It is no news for an object that has missed more than that.
+        assert other is not None
+        await service.append_event(other, said)
+        assert other.events == []
+        with pytest.raises(StaleSessionError):
+            await service.append_event(other, event(3))
+        await service.append_event(session, event(3))
+        assert picture(session) == picture(await service.get_session(**WHO))
+
+    asyncio.run(work())
+
+
 def test_processes_append_at_once_and_all_of_it_is_there(shared_url: str) -> None:
     async def prepare() -> None:
         service = HoldfastSessionService(shared_url)

@@ -66,7 +66,7 @@ def split(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def marker(version: Version) -> str | None:
     """Return what tells whether a session has changed: how many events it has, and the last one."""
     events = version.state.get("events")
-    return None if events is None else f"{len(events)} {events[-1]['id'] if events else ''}"
+    return None if events is None else _marker(events)
 
 
 def is_stale(session: Session, last: Version) -> bool:
@@ -74,6 +74,12 @@ def is_stale(session: Session, last: Version) -> bool:
     if session._storage_update_marker is not None:
         return bool(session._storage_update_marker != marker(last))
     return bool(last.state["update_time"] > session.last_update_time)
+
+
+def lacks_only(event: dict[str, Any], session: Session, last: Version) -> bool:
+    """Tell whether a session object is what is stored but for that event, of whose storing it never heard."""
+    *before, newest = last.state["events"]
+    return session._storage_update_marker == _marker(before) and text(newest) == text(event)
 
 
 def chosen(events: list[Any], config: GetSessionConfig | None) -> list[Any]:
@@ -112,6 +118,10 @@ def document(event: Event) -> dict[str, Any]:
 def text(document: Mapping[str, Any]) -> bytes:
     """Return a stored event as JSON, integers of any size and NaN too, which an event is read from."""
     return to_json(document, inf_nan_mode="constants")
+
+
+def _marker(events: list[Any]) -> str:
+    return f"{len(events)} {events[-1]['id'] if events else ''}"
 
 
 def _is_small(state: Mapping[str, Any]) -> bool:

@@ -33,6 +33,7 @@ from holdfast.integrations.google_adk.documents import (
     document,
     draft,
     is_stale,
+    lacks_only,
     marker,
     note,
     noted,
@@ -42,7 +43,7 @@ from holdfast.integrations.google_adk.documents import (
 )
 from holdfast.integrations.google_adk.shared import SharedState, latest
 from holdfast.stores import Store
-from holdfast.waiting import in_thread
+from holdfast.waiting import in_thread, outlast
 
 _KIND: Final = "google-adk"
 
@@ -133,21 +134,10 @@ class HoldfastSessionService(BaseSessionService):
         if event.partial:
             return event
         about = _about(session.app_name, session.user_id, session.id)
-        # One after the other, or a session object would be found to be overtaken by itself.
+        # One after the other, or a session object would be found to be overtaken by itself; and whoever is
+        # cancelled goes on to where the object has heard of what is stored.
         async with self._turn(joined(*about.values())):
-            before = session.state.copy()
-            self._apply_temp_state(session, event)
-            event = self._trim_temp_delta_state(event)
-            try:
-                version = await in_thread(self._append, about, session, document(event))
-            except BaseException:
-                session.state = before
-                raise
-            if version is None:
-                return event
-            session._storage_update_marker = marker(version)
-            session.last_update_time = event.timestamp
-            return self._commit_event_to_session(session, event)
+            return await outlast(self._append_in_turn(about, session, event))
 
     async def close(self) -> None:
         """Close the store if it was opened here."""
@@ -157,9 +147,27 @@ class HoldfastSessionService(BaseSessionService):
         """Return the lock of a session in this event loop; it lives as long as somebody has it."""
         return self._turns.setdefault((id(asyncio.get_running_loop()), thread), asyncio.Lock())
 
+    async def _append_in_turn(
+        self, about: Mapping[str, str], session: Session, event: Event
+    ) -> Event:
+        before = session.state.copy()
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        try:
+            version = await in_thread(self._append, about, session, document(event))
+        except BaseException:
+            session.state = before
+            raise
+        if version is None:
+            return event
+        session._storage_update_marker = marker(version)
+        session.last_update_time = event.timestamp
+        return self._commit_event_to_session(session, event)
+
     def _append(
         self, about: Mapping[str, str], session: Session, event: dict[str, Any]
     ) -> Version | None:
+        """Return the version with that event, or None where the session object is as it should be."""
         own, scoped = split(event.get("actions", {}).get("state_delta", {}))
         known: list[bool] = []
 
@@ -181,7 +189,7 @@ class HoldfastSessionService(BaseSessionService):
             return draft(state, [*events, event], event["timestamp"], told)
 
         version = self._sessions.change(joined(*about.values()), add)
-        if any(known) or version is None:
+        if version is None or (any(known) and not lacks_only(event, session, version)):
             return None
         self._settle(about, version)
         return version
