@@ -353,7 +353,7 @@ def test_what_a_killed_process_left_half_is_finished_by_the_next(shared_url: str
 
 @pytest.mark.parametrize(
     "names",
-    [("", "u", "s"), (None, "u", "s"), ("a", 7, "s"), ("a", "u", 7), ("a", "\0", "s"), ("a", "u", "x" * 600)],
+    [("", "u", "s"), (None, "u", "s"), ("a", 7, "s"), ("a", None, "s"), ("a", "u", 7), ("a", "\0", "s"), ("a", "u", "x" * 600)],
     ids=str,
 )  # fmt: skip
 def test_names_that_nothing_is_stored_under_are_refused(names: Any) -> None:
@@ -363,6 +363,10 @@ def test_names_that_nothing_is_stored_under_are_refused(names: Any) -> None:
         for call in (service.create_session, service.get_session, service.delete_session):
             with pytest.raises(InvalidIdentifier):
                 await call(**who)
+        del who["session_id"]
+        if names[2] == "s":
+            with pytest.raises(InvalidIdentifier):
+                await service.get_user_state(**who)
         assert service._sessions.threads() == []
         await service.close()
 

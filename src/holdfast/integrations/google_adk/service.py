@@ -123,7 +123,7 @@ class HoldfastSessionService(BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return what is kept about a user, without the prefix ``user:``."""
-        return await in_thread(self._values, {"app": app_name, "user": user_id}, "user")
+        return await in_thread(self._values, _about(app_name, user_id, ""), "user")
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event and what it changes; the same event again changes nothing.
