@@ -593,6 +593,24 @@ def test_state_comes_back_as_json_has_it_however_it_was_said(store: Store) -> No
     asyncio.run(work())
 
 
+def test_numbers_that_json_has_not_are_null_where_adk_writes_them_so(store: Store) -> None:
+    given = {"n": float("nan"), "i": float("inf")}
+
+    async def work() -> None:
+        service = HoldfastSessionService(store)
+        session = await service.create_session(**WHO)
+        said = Event(author="a", custom_metadata=given)
+        said.content = content("user", function_call={"name": "f", "args": given})
+        await service.append_event(session, said)
+        found = await service.get_session(**WHO)
+        assert found is not None
+        [stored] = found.events
+        assert stored.custom_metadata == {"n": None, "i": None}
+        assert stored.get_function_calls()[0].args == {"n": None, "i": None}
+
+    asyncio.run(work())
+
+
 def test_a_rollback_takes_back_nothing_of_app_and_user(store: Store) -> None:
     async def work() -> None:
         service = HoldfastSessionService(store)

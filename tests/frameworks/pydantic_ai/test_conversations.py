@@ -257,6 +257,19 @@ def test_what_cannot_be_stored_is_refused_and_nothing_changes(store: Store, valu
     asyncio.run(work())
 
 
+def test_numbers_that_json_has_not_are_null_where_the_package_writes_them_so(store: Store) -> None:
+    async def work() -> None:
+        conversations = HoldfastConversationStore(store)
+        answer = {"n": float("nan"), "i": float("inf")}
+        part = ToolReturnPart("f", answer, tool_call_id="1")
+        given = Conversation(conversation_id="c", messages=[ModelRequest(parts=[part])])
+        await conversations.save(given)
+        [stored] = texts(await conversations.load("c"))
+        assert stored == {"n": None, "i": None}
+
+    asyncio.run(work())
+
+
 def test_a_rollback_takes_a_conversation_back(store: Store) -> None:
     async def work() -> None:
         conversations = HoldfastConversationStore(store)
