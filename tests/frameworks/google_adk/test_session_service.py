@@ -220,6 +220,21 @@ async def left_by_a_killed_process(service: Any, session: Session, said: Event) 
             await service.append_event(session, said)
 
 
+def test_what_is_changed_in_a_session_object_alone_is_not_stored(store: Store) -> None:
+    async def work() -> None:
+        service, said = HoldfastSessionService(store), {"x": [1], "app:x": [1], "user:x": [1]}
+        session = await service.create_session(**WHO, state=said)
+        for number in (1, 2):
+            for value in session.state.values():
+                value.append(number)
+            await service.append_event(session, event(number, **{f"n{number}": [1]}))
+        found = await service.get_session(**WHO)
+        assert found is not None
+        assert found.state == said | {"n1": [1], "n2": [1]}
+
+    asyncio.run(work())
+
+
 async def crowding(service: Any) -> Any:
     session = await service.create_session(**WHO)
     delta = {

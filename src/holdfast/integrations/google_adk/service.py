@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -81,7 +83,8 @@ class HoldfastSessionService(BaseSessionService):
             self._refuse_foreign(about, scoped)
             version = self._sessions.replace(thread, first, after=None, about=about)
             self._settle(about, version)
-            return version
+            # What is stored next goes on from this version, and the session's state is the caller's.
+            return replace(version, state=deepcopy(version.state))
 
         try:
             return await self._session(about, await in_thread(create))
