@@ -539,6 +539,21 @@ def test_what_is_shared_is_stored_when_who_holds_it_lets_it_go(store: Store) -> 
     asyncio.run(work())
 
 
+def test_what_was_not_told_yet_outlives_its_session(store: Store) -> None:
+    async def work() -> None:
+        service, other = HoldfastSessionService(store), WHO | {"session_id": "other"}
+        session = await service.create_session(**WHO, state={"app:n": 0})
+        await service.create_session(**other)
+        with SessionManager(store, workspace=False).resume_session("shop"):
+            await service.append_event(session, event(1, app_n=1, user_n=1))
+        await service.delete_session(**WHO)
+        found = await service.get_session(**other)
+        assert found is not None
+        assert found.state == {"app:n": 1, "user:n": 1}
+
+    asyncio.run(work())
+
+
 def test_a_session_is_read_while_somebody_holds_it(store: Store) -> None:
     async def work() -> None:
         service = HoldfastSessionService(store)

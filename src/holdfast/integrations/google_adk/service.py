@@ -72,7 +72,11 @@ class HoldfastSessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Create a session. Raises ``AlreadyExistsError`` for an id that the user has already."""
+        """Create a session. Raises ``AlreadyExistsError`` for an id that the user has already.
+
+        Raises `ForeignSession`, and stores nothing, where state of app or user cannot be kept since
+        something else has a session with that id.
+        """
         own, scoped = split(plain(state or {}))
         about = _about(app_name, user_id, session_id or platform_uuid.new_uuid())
         about["session"] = about["session"] or platform_uuid.new_uuid()
@@ -122,7 +126,13 @@ class HoldfastSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Erase a session. State of the app and of the user stays."""
         about = _about(app_name, user_id, session_id)
-        await in_thread(self._sessions.erase, joined(*about.values()))
+
+        def erase() -> None:
+            with suppress(HoldfastError):  # what cannot be read is erased all the same
+                self._read(about)
+            self._sessions.erase(joined(*about.values()))
+
+        await in_thread(erase)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return what is kept about a user, without the prefix ``user:``."""
@@ -131,8 +141,8 @@ class HoldfastSessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event and what it changes; the same event again changes nothing.
 
-        Raises ``StaleSessionError`` when the session was changed since this object was read, and
-        ``SessionNotFoundError`` when it is gone.
+        Raises ``StaleSessionError`` when the session was changed since this object was read,
+        ``SessionNotFoundError`` when it is gone, and `ForeignSession` as `create_session` does.
         """
         if event.partial:
             return event
