@@ -518,6 +518,14 @@ def test_who_was_taken_for_dead_is_active_again(open_manager: Open) -> None:
     assert (worker.status, manager.get_session(worker.id).status) == ("active", "active")
 
 
+@pytest.mark.parametrize("bad", [None, "", 5], ids=repr)
+def test_what_is_no_session_interrupts_none(open_manager: Open, bad: Any) -> None:
+    worker = open_manager().create_session("a")
+    with pytest.raises(InvalidIdentifier):
+        open_manager().interrupt_session(bad, message="nobody heard of it")
+    worker.save_checkpoint("still mine", state={})
+
+
 def test_a_session_that_was_resumed_or_made_again_is_not_taken_back(open_manager: Open) -> None:
     manager, other = open_manager("agent:run:1"), open_manager()
     worker = manager.create_session("a", session_id="work")

@@ -357,7 +357,7 @@ class SessionManager(ManagedAgents, StoredCheckpoints, TravellingSessions, KeptS
 
         None when it is not active, or nobody holds it.
         """
-        return interrupt_held(self._store, session_id, message=message)
+        return interrupt_held(self._store, check_session_id(session_id), message=message)
 
     def latest_unfinished_session(
         self, *, agent_type: str | None = None, parked: bool = False
