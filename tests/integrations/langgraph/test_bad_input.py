@@ -59,14 +59,24 @@ def test_a_bad_thread_id_is_refused_by_every_method(saver: HoldfastSaver, bad: A
     assert [found.config["configurable"]["thread_id"] for found in saver.list(None)] == ["good"]
 
 
-def test_the_letters_of_a_run_are_no_runs(saver: HoldfastSaver) -> None:
+@pytest.mark.parametrize("bad", ["ab", b"ab", 5, None])
+def test_one_id_and_its_letters_are_no_list(saver: HoldfastSaver, bad: Any) -> None:
     for run in ("a", "b", "ab"):
-        saver.put(at(), checkpoint({}, run), {"run_id": run}, {})
-    bad: Any
-    for bad in ("ab", 5, None):
+        saver.put(at("97"), checkpoint({}, run), {"run_id": run}, {})
+    for call in (saver.delete_for_runs, saver.prune):
         with pytest.raises(InvalidIdentifier, match="list of ids"):
-            saver.delete_for_runs(bad)
-    assert [id_of(found.config) for found in saver.list(at())] == ["ab", "b", "a"]
+            call(bad)
+    assert [id_of(found.config) for found in saver.list(at("97"))] == ["ab", "b", "a"]
+
+
+@pytest.mark.parametrize("bad", [None, "", 5, b"r", ["r"], "nul\0"], ids=repr)
+def test_what_is_no_run_erases_nothing_beside_others(saver: HoldfastSaver, bad: Any) -> None:
+    for name in ("t", "u"):
+        saver.put(at(name), checkpoint({}, name), {"run_id": f"run of {name}"}, {})
+    saver.put(at("v"), checkpoint({}, "v"), {}, {})
+    with pytest.raises(InvalidIdentifier, match="run id"):
+        saver.delete_for_runs(["run of t", bad])
+    assert [id_of(found.config) for found in saver.list(None)] == ["v", "u", "t"]
 
 
 @pytest.mark.parametrize(
@@ -223,6 +233,6 @@ def test_what_is_no_filter_and_no_list_is_refused(saver: HoldfastSaver) -> None:
     with pytest.raises(InvalidFilter, match="dict"):
         list(saver.list(at("ab"), filter="abc"))  # type: ignore[arg-type]
     for strategy in ("keep_latest", "delete"):
-        with pytest.raises(InvalidIdentifier, match="list of threads"):
+        with pytest.raises(InvalidIdentifier, match="list of ids"):
             saver.prune("ab", strategy=strategy)
     assert saver.get_tuple(at("ab")) is not None

@@ -33,7 +33,7 @@ from holdfast.errors import (
     InvalidIdentifier,
     StateNotSerializable,
 )
-from holdfast.ids import LANGGRAPH, check_external_id, new_id, thread_agents
+from holdfast.ids import LANGGRAPH, check_external_id, check_text, new_id, thread_agents
 from holdfast.integrations.langgraph import pruning
 from holdfast.integrations.langgraph.classes import Classes
 from holdfast.integrations.langgraph.newest import Runs
@@ -54,6 +54,7 @@ from holdfast.sessions import SessionManager
 from holdfast.sessions.upkeep import carry_out
 from holdfast.state import StateEncoder
 from holdfast.stores import Store, open_store
+from holdfast.stores.checks import FREE_TEXT_BYTES
 from holdfast.stores.rules import foreign_session
 from holdfast.threads import (
     ThreadRecorders,
@@ -340,13 +341,13 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Erase the checkpoints of runs, in all threads of graphs, with their pending writes.
 
-        What a delta channel of a later checkpoint still needs stays. Raises `InvalidIdentifier` for
-        what is no list of ids.
+        What a delta channel of a later checkpoint still needs stays. Raises `InvalidIdentifier`, and
+        erases nothing, for what is no list of ids, each a text that is not empty.
         """
-        if isinstance(run_ids, str) or not isinstance(run_ids, Iterable):
-            raise InvalidIdentifier(f"run_ids must be a list of ids: {run_ids!r:.80}")
+        # None would stand for any run.
+        runs = [check_text(one, "run id", FREE_TEXT_BYTES) for one in _listed(run_ids, "run_ids")]
         gone: dict[str, set[str]] = {}
-        for run_id in run_ids:
+        for run_id in runs:
             query = CheckpointQuery(run_id=run_id, agent_prefix=self._agents)
             for record in self._store.list_checkpoints(query):
                 gone.setdefault(record.session_id, set()).add(record.id)
@@ -393,9 +394,7 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             raise InvalidFilter(f"strategy must be keep_latest or delete: {strategy!r}")
         if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
             raise InvalidFilter(f"keep_last must be a whole number above 0: {keep_last!r}")
-        if isinstance(thread_ids, str):
-            raise InvalidIdentifier(f"prune takes a list of threads, not one: {thread_ids!r:.80}")
-        threads = [thread_of(thread_id) for thread_id in thread_ids]
+        threads = [thread_of(thread_id) for thread_id in _listed(thread_ids, "thread_ids")]
         self._refuse_foreign(threads)
         if strategy == "delete":
             for thread_id in threads:
@@ -443,6 +442,13 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
         """Close the store if this saver opened it; closing twice is fine."""
         if self._owns_store:
             self._store.close()
+
+
+def _listed(ids: Iterable[Any], what: str) -> Iterable[Any]:
+    """Return ids, of which there is a list: the letters of a single one would be taken for ids."""
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise InvalidIdentifier(f"{what} must be a list of ids: {ids!r:.80}")
+    return ids
 
 
 def _check_dict(value: object, thread_id: str, what: str) -> None:
