@@ -153,15 +153,23 @@ def prune(
     ]
 
 
-def carry_out(store: Store, plan: Callable[[], tuple[Sequence[str], Sequence[str]]]) -> int:
+def carry_out(
+    store: Store,
+    plan: Callable[[], tuple[Sequence[str], Sequence[str]]],
+    *,
+    newest_too: bool = False,
+) -> int:
     """Remove what a plan says, and return how many those were. ``plan`` names what goes and what stays.
 
     Where others save or delete meanwhile, what they changed is left alone, and the next plan is for that.
+    ``newest_too`` is as for `Store.delete_checkpoints`.
     """
     total = 0
     for attempt in range(_PLANS):
         going, staying = plan()
-        removed = store.delete_checkpoints(going, beside=staying) if going else 0
+        if not going:
+            break
+        removed = store.delete_checkpoints(going, beside=staying, newest_too=newest_too)
         total += removed
         if removed == len(going) or (attempt and not removed):
             break

@@ -239,6 +239,7 @@ class CheckpointStore(ABC):
         *,
         fence: int | None = None,
         beside: Collection[str] | None = None,
+        newest_too: bool = False,
     ) -> int:
         """Remove checkpoints by id and return how many there were; `gc` frees their chunks.
 
@@ -246,8 +247,9 @@ class CheckpointStore(ABC):
 
         With ``beside`` they go by a plan, which was made of them and of those named there: these stay. So
         does what is being restored, and, with all others of its session and namespace, what the plan
-        cannot have meant: the newest that can be resumed from, or the parent of one that is not in the
-        plan, which may be computed from it. Whoever gets a smaller number plans again.
+        cannot have meant: the newest that can be resumed from, unless with ``newest_too`` it may mean that,
+        or the parent of one that is not in the plan, which may be computed from it. Whoever gets a smaller
+        number plans again.
 
         With ``fence`` all of them must be of a session whose lease has that token, or `LeaseLost` is
         raised and none is removed. Upkeep has no fence and asks for none.

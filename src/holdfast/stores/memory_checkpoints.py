@@ -297,12 +297,14 @@ class MemoryCheckpoints(MemorySessions):
         *,
         fence: int | None = None,
         beside: Collection[str] | None = None,
+        newest_too: bool = False,
     ) -> int:
         keys = set(checkpoint_keys(checkpoint_ids))
         with self._open():
             found = keys & self._checkpoints.keys()
             if beside is not None:
-                found = self._still_to_go(found, {*found, *checkpoint_keys(beside)})
+                planned = {*found, *checkpoint_keys(beside)}
+                found = self._still_to_go(found, planned, newest_too=newest_too)
             self._fence_checkpoints([self._checkpoints[id_] for id_ in found], fence)
             for checkpoint_id in found:
                 going = self._checkpoints[checkpoint_id]
@@ -312,17 +314,19 @@ class MemoryCheckpoints(MemorySessions):
                 writes.pop((record.namespace, record.external_id or record.id), None)
             return len(found)
 
-    def _still_to_go(self, going: set[str], planned: set[str]) -> set[str]:
+    def _still_to_go(self, going: set[str], planned: set[str], *, newest_too: bool) -> set[str]:
         now = self._now()
         changed = set()
         for place in {_place(self._checkpoints[id_]) for id_ in going}:
             session_id, namespace = place
             line = self._sessions[session_id].lines[namespace]
             present = [one for one in line.stored if visible(one.record, now)]
-            newest = next((one for one in reversed(present) if _is_resumable(one)), None)
+            good = (one for one in reversed(present) if _is_resumable(one) and not newest_too)
             parents = {one.record.parent_id for one in present if one.record.id not in planned}
             relied_on = [line.by_external_id.get(one) for one in parents if one is not None]
-            if any(one is not None and one.record.id in going for one in (newest, *relied_on)):
+            if any(
+                one is not None and one.record.id in going for one in (next(good, None), *relied_on)
+            ):
                 changed.add(place)
         found = [self._checkpoints[id_] for id_ in going]
         return {

@@ -193,6 +193,7 @@ class PostgresStore(
         *,
         fence: int | None = None,
         beside: Collection[str] | None = None,
+        newest_too: bool = False,
     ) -> int:
         delete = statements.delete_statement(
             checkpoint_ids, self.tenant, self.schema, fence=fence, planned=beside is not None
@@ -200,7 +201,8 @@ class PostgresStore(
         if beside is None:
             [(count,)] = self._link.rows(delete)
             return int(count)
-        plan = {**delete.params, "beside": [uuid_or_none(one, "checkpoint id") for one in beside]}
+        others = [uuid_or_none(one, "checkpoint id") for one in beside]
+        plan = {**delete.params, "beside": others, "newest_too": newest_too}
 
         def work(connection: AnyConnection) -> int:
             # Each has a snapshot of its own: the plan is looked at when nobody can change its sessions any more.

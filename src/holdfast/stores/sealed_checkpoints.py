@@ -146,8 +146,11 @@ class SealedCheckpoints(SealedAccess):
         *,
         fence: int | None = None,
         beside: Collection[str] | None = None,
+        newest_too: bool = False,
     ) -> int:
-        return self.inner.delete_checkpoints(checkpoint_ids, fence=fence, beside=beside)
+        return self.inner.delete_checkpoints(
+            checkpoint_ids, fence=fence, beside=beside, newest_too=newest_too
+        )
 
     # Pending writes --------------------------------------------------------------------------
 

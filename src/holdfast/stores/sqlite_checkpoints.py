@@ -300,6 +300,7 @@ class SqliteCheckpoints(SqliteSessions):
         *,
         fence: int | None = None,
         beside: Collection[str] | None = None,
+        newest_too: bool = False,
     ) -> int:
         ids = text_list(checkpoint_keys(checkpoint_ids))
         others = None if beside is None else text_list(checkpoint_keys(beside))
@@ -311,7 +312,7 @@ class SqliteCheckpoints(SqliteSessions):
             self._fence_checkpoints(connection, ids, fence)
             going = ids
             if others is not None:
-                planned = (self.tenant, ids, others, self._clock())
+                planned = (self.tenant, ids, others, self._clock(), newest_too)
                 found = all_rows(connection, "checkpoints.still_to_go", planned)
                 going = text_list([id_ for (id_,) in found])
             values = (self.tenant, going)

@@ -109,6 +109,23 @@ class RestoringContract(Contract):
         assert store.delete_checkpoints([oldest, middle], beside=[newest, new]) == 2
         assert stored(store, owner.id) == ["n3", "n2"]
 
+    def test_a_plan_may_mean_the_newest_too(self, store: Store) -> None:
+        owner = store.create_session(session())
+        for number, parent in enumerate((None, "e0", "e1")):
+            draft = checkpoint(owner.id, f"n{number}", external_id=f"e{number}", parent_id=parent)
+            store.put(draft)
+        ids = [one.id for one in store.list_checkpoints(CheckpointQuery(session_id=owner.id))]
+        newest, middle, oldest = ids
+        # A child that the plan does not know, and one that is being restored, stay all the same.
+        assert store.delete_checkpoints([middle], beside=[oldest], newest_too=True) == 0
+        store.mark_restoring(newest, seconds=600)
+        assert store.delete_checkpoints([newest, middle], beside=[oldest], newest_too=True) == 1
+        store.mark_restoring(newest, seconds=0)
+        assert stored(store, owner.id) == ["n2", "n0"]
+        assert store.delete_checkpoints([newest, oldest], beside=[]) == 0
+        assert store.delete_checkpoints([newest, oldest], beside=[], newest_too=True) == 2
+        assert stored(store, owner.id) == []
+
     def test_a_plan_reaches_no_other_sessions_of_the_same_names(self, store: Store) -> None:
         owner, other = (store.create_session(session()) for _ in range(2))
         for one in (owner, other):

@@ -30,6 +30,7 @@ from holdfast.errors import (
     StoreClosed,
 )
 from holdfast.integrations.langgraph import HoldfastSaver
+from holdfast.model import CheckpointQuery
 from holdfast.stores import open_store
 from tests.integrations.langgraph.graphs import Questions, at, checkpoint, id_of
 from tests.meanwhile import meanwhile
@@ -460,6 +461,35 @@ class TestThreads:
         saver.put(at(checkpoint_id="e"), checkpoint({}, "f"), {}, {})
         saver.prune(["t"])
         assert ids(saver, at()) == ["f"]
+
+    def test_what_goes_on_from_a_run_while_it_is_erased_keeps_what_it_needs(
+        self, saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        graph, values = notes_graph(saver), []
+        graph.invoke({"notes": ["asked"]}, {**at(), "metadata": {"run_id": "r"}})
+
+        def go_on() -> None:
+            graph.update_state(at(), {"notes": ["later"]})
+            values.append(graph.get_state(at()).values)
+
+        meanwhile(saver.store, go_on, monkeypatch)
+        saver.delete_for_runs(["r"])
+        assert [graph.get_state(at()).values] == values == [{"notes": ["asked", "answer", "later"]}]
+
+    def test_what_of_a_run_is_still_there_is_told(
+        self, saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        config: Any = at()
+        for name in "abc":
+            config = saver.put(config, checkpoint({}, name), {"run_id": "r"}, {})
+        [stored] = saver.store.list_checkpoints(CheckpointQuery("t", external_id="a"))
+        saver.store.mark_restoring(stored.id, seconds=600)
+        with pytest.raises(CheckpointBusy, match=r"'t'.*Erase the runs again"):
+            saver.delete_for_runs(["r", "another"])
+        assert ids(saver, at()) == ["a"]
+        saver.store.mark_restoring(stored.id, seconds=0)
+        saver.delete_for_runs(["r", "another"])
+        assert ids(saver, at()) == []
 
     def test_a_cap_trims_but_never_a_delta_channel(self, url: str) -> None:
         counted: Any = {"counters_since_delta_snapshot": {"c": (1, 1)}}

@@ -15,14 +15,16 @@ from holdfast.model import CheckpointRecord
 from holdfast.retention import DELTA_COUNTERS, Needs
 
 
-def surplus(records: Sequence[CheckpointRecord], *, keep: Iterable[CheckpointRecord]) -> list[str]:
-    """Return the ids of those records of one thread that neither are kept nor needed by the kept."""
+def plan(
+    records: Sequence[CheckpointRecord], *, keep: Iterable[CheckpointRecord]
+) -> tuple[list[str], list[str]]:
+    """Return the ids of those records of one thread that go, and of those that are kept or needed by the kept."""
     needs = Needs(records)
     needed: set[str] = set()
     for one in keep:
         needed.add(one.id)
         needed.update(ancestor.id for ancestor in needs.of(one))
-    return [one.id for one in records if one.id not in needed]
+    return [one.id for one in records if one.id not in needed], list(needed)
 
 
 def newest_of_each(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -29,6 +30,7 @@ from langgraph.checkpoint.base import (
 from holdfast.closing import Closing
 from holdfast.collector import collection_paused
 from holdfast.errors import (
+    CheckpointBusy,
     InvalidFilter,
     InvalidIdentifier,
     StateNotSerializable,
@@ -341,23 +343,26 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Erase the checkpoints of runs, in all threads of graphs, with their pending writes.
 
-        What a delta channel of a later checkpoint still needs stays. Raises `InvalidIdentifier`, and
-        erases nothing, for what is no list of ids, each a text that is not empty.
+        What a delta channel of a later checkpoint still needs stays, also of one that comes meanwhile.
+        Raises `InvalidIdentifier`, and erases nothing, for what is no list of ids, each a text that is not
+        empty, and `CheckpointBusy` where others go on with what was to be erased.
         """
         # None would stand for any run.
         runs = [check_text(one, "run id", FREE_TEXT_BYTES) for one in _listed(run_ids, "run_ids")]
-        gone: dict[str, set[str]] = {}
-        for run_id in runs:
-            query = CheckpointQuery(run_id=run_id, agent_prefix=self._agents)
-            for record in self._store.list_checkpoints(query):
-                gone.setdefault(record.session_id, set()).add(record.id)
-        for thread_id, ids in gone.items():
-            records = self._store.list_checkpoints(CheckpointQuery(session_id=thread_id))
-            rest = [record for record in records if record.id not in ids]
-            self._store.delete_checkpoints(pruning.surplus(records, keep=rest))
-        if gone:
+        queries = [CheckpointQuery(run_id=one, agent_prefix=self._agents) for one in runs]
+        found = chain.from_iterable(map(self._store.list_checkpoints, queries))
+        threads = {record.session_id for record in found}
+        plans = {one: partial(self._plan_without, one, runs) for one in sorted(threads)}
+        for plan in plans.values():
+            carry_out(self._store, plan, newest_too=True)
+        if plans:
             self._store.gc()
-            self._forget(gone)
+            self._forget(plans)
+        if busy := [thread_id for thread_id, plan in plans.items() if plan()[0]]:
+            raise CheckpointBusy(
+                f"checkpoints of these runs are still in the threads {', '.join(map(repr, busy))}: others "
+                f"work on them, or one is being restored. Erase the runs again when that has ended"
+            )
 
     def _forget(self, thread_ids: Iterable[str]) -> None:
         """Let nothing that was erased stay in the memory of this process."""
@@ -400,19 +405,25 @@ class HoldfastSaver(AsyncTwins, Closing, BaseCheckpointSaver[Any]):
             for thread_id in threads:
                 self.delete_thread(thread_id)
             return
-        plans = [partial(self._plan, thread_id, keep_last or 1) for thread_id in threads]
+        plans = [partial(self._plan_newest, thread_id, keep_last or 1) for thread_id in threads]
         if sum([carry_out(self._store, plan) for plan in plans]):
             self._store.gc()
             self._forget(threads)
 
-    def _plan(self, thread_id: str, keep: int) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the ids of what goes of a thread and of what stays."""
+    def _plan_newest(self, thread_id: str, count: int) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the ids of what goes of a thread, and of what stays: the newest of each namespace."""
         query = CheckpointQuery(session_id=thread_id, agent_prefix=self._agents)
         records = self._store.list_checkpoints(query)
         damaged = self._store.list_checkpoints(replace(query, quarantined=True))
-        surplus = pruning.surplus(records, keep=pruning.newest_of_each(records, keep, damaged))
-        gone = set(surplus)
-        return surplus, [one.id for one in records if one.id not in gone]
+        return pruning.plan(records, keep=pruning.newest_of_each(records, count, damaged))
+
+    def _plan_without(
+        self, thread_id: str, runs: Collection[str]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the ids of what goes of a thread, which is that of runs, and of what stays."""
+        query = CheckpointQuery(session_id=thread_id, agent_prefix=self._agents)
+        records = self._store.list_checkpoints(query)
+        return pruning.plan(records, keep=[one for one in records if one.run_id not in runs])
 
     def _refuse_foreign(self, thread_ids: Iterable[str], *advice: str) -> None:
         for thread_id in thread_ids:

@@ -358,7 +358,8 @@ ORDER BY s.id FOR NO KEY UPDATE OF s;
 
 -- name: checkpoints.still_to_go
 -- Of what a plan removes: all but what is being restored, and the lines that the plan does not hold for any
--- more. Those are found by the newest to resume from, and by children that the plan does not know.
+-- more. Those are found by the newest to resume from, unless that may go too, and by children that the plan does
+-- not know.
 WITH going AS MATERIALIZED (
     SELECT c.id, c.session_id, c.namespace, c.restoring_until
       FROM holdfast.session_checkpoints AS c
@@ -377,6 +378,7 @@ WITH going AS MATERIALIZED (
       FROM present AS p WHERE p.good ORDER BY p.session_id, p.namespace, p.seq DESC
 ), changed AS MATERIALIZED (
     SELECT newest.session_id, newest.namespace FROM newest JOIN going ON going.id = newest.id
+     WHERE NOT %(newest_too)s
     UNION
     SELECT child.session_id, child.namespace
       FROM present AS child

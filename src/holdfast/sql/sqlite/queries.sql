@@ -256,7 +256,8 @@ WHERE id = ? AND tenant = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: checkpoints.still_to_go
 -- Of what a plan removes: all but what is being restored, and the lines that the plan does not hold for any
--- more. Those are found by the newest to resume from, and by children that the plan does not know.
+-- more. Those are found by the newest to resume from, unless that may go too, and by children that the plan does
+-- not know.
 WITH going AS MATERIALIZED (
     SELECT id, session_id, namespace, restoring_until FROM session_checkpoints
     WHERE +tenant = ?1 AND id IN (SELECT value FROM json_each(?2))
@@ -268,7 +269,7 @@ WITH going AS MATERIALIZED (
         AND resumable AND quarantined_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)
     GROUP BY session_id, namespace
 ), changed AS MATERIALIZED (
-    SELECT session_id, namespace FROM newest WHERE id IN (SELECT id FROM going)
+    SELECT session_id, namespace FROM newest WHERE NOT ?5 AND id IN (SELECT id FROM going)
     UNION
     SELECT c.session_id, c.namespace FROM session_checkpoints AS c
     WHERE c.tenant = ?1 AND (c.session_id, c.namespace) IN (SELECT session_id, namespace FROM lines)
