@@ -22,6 +22,7 @@ from mcp import Client, StdioServerParameters
 
 from holdfast import SessionManager
 from holdfast.errors import InvalidIdentifier
+from holdfast.integrations.mcp.answers import CheckpointList
 from holdfast.integrations.mcp.place import Place
 from holdfast.integrations.mcp.server import build_server
 from holdfast.integrations.mcp.tools import NAMES, Tools
@@ -213,6 +214,40 @@ def test_calls_that_are_made_at_once_come_one_after_the_other(server: Any, proje
         assert (project / "code.py").read_text() == "print(2)\n"
 
     drive(server, scenario)
+
+
+def test_a_call_that_is_cancelled_before_its_turn_does_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+    listing = Tools.list_checkpoints
+
+    def slow(self: Tools, limit: int = 20, session: str | None = None) -> CheckpointList:
+        """Take long."""
+        begun.set()
+        over.wait(60)
+        return listing(self, limit, session)
+
+    monkeypatch.setattr(Tools, "list_checkpoints", slow)
+
+    async def scenario(calls: Calls) -> None:
+        await calls.ok("save_checkpoint", name="good")
+        (project / "code.py").write_text("print(2)\n")
+        preview = await calls.ok("rollback", checkpoint="good")
+        working = asyncio.create_task(calls.ok("list_checkpoints"))
+        await asyncio.to_thread(begun.wait, 60)
+        arguments = {"checkpoint": "good", "confirmation": preview["confirmation"]}
+        waiting = asyncio.create_task(calls.ok("rollback", **arguments))
+        # Nothing tells from outside that it waits for its turn.
+        await asyncio.sleep(0.5)
+        waiting.cancel()
+        await calls.client.list_tools()
+        over.set()
+        await working
+        assert (await calls.ok("save_checkpoint", name="later"))["checkpoint"]["name"] == "later"
+        assert (project / "code.py").read_text() == "print(2)\n"
+
+    drive(in_process(project), scenario)
 
 
 def test_an_agent_learns_decides_and_pauses(server: Any, project: Path) -> None:

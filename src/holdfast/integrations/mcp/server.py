@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from threading import Lock
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
 from typing import Final, ParamSpec, TypeVar
 
 from holdfast import __version__
@@ -13,6 +12,8 @@ from holdfast.integrations.mcp.place import Place
 from holdfast.integrations.mcp.tools import NAMES, Tools
 
 try:
+    from anyio import Lock
+    from anyio.to_thread import run_sync
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
 except ModuleNotFoundError as error:
@@ -38,18 +39,19 @@ def build_server(place: Place) -> MCPServer:
     return server
 
 
-def _told(call: Callable[P, R], turn: Lock) -> Callable[P, R]:
+def _told(call: Callable[P, R], turn: Lock) -> Callable[P, Awaitable[R]]:
     """Have errors of ours reach the model with their code and message.
 
     An agent may make several calls at once, which would run in threads: of two first saves each would start a
-    session, and what was shown to be confirmed would be done twice. So they take turns.
+    session, and what was shown to be confirmed would be done twice. So they take turns. One that waits for its
+    turn waits in no thread, where nobody could cancel it; one that has begun is carried out.
     """
 
     @wraps(call)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    async def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with turn:
-                return call(*args, **kwargs)
+            async with turn:
+                return await run_sync(partial(call, *args, **kwargs))
         except HoldfastError as error:
             raise ToolError(f"{error.code}: {error}") from error
 
