@@ -39,7 +39,7 @@ from agent_framework import (
 from pydantic import BaseModel, SecretStr
 
 from holdfast import SessionManager
-from holdfast.errors import ForeignSession, StateNotSerializable
+from holdfast.errors import ForeignSession, InvalidIdentifier, StateNotSerializable
 from holdfast.integrations import agent_framework
 from holdfast.integrations.agent_framework import HoldfastCheckpointStorage, forms, storage
 from holdfast.model import CheckpointQuery
@@ -124,6 +124,34 @@ async def keeping(storage: Any) -> Any:
 def test_it_does_what_the_storage_of_the_package_does(store: Store) -> None:
     theirs = asyncio.run(keeping(InMemoryCheckpointStorage()))
     assert asyncio.run(keeping(HoldfastCheckpointStorage(store))) == theirs
+
+
+@pytest.mark.parametrize("no_id", [None, "", 2, b"c1"], ids=repr)
+def test_what_is_no_id_means_no_checkpoint(store: Store, no_id: Any) -> None:
+    async def work(storage: Any) -> Any:
+        first = checkpoint(1)
+        await storage.save(first)
+        await storage.save(checkpoint(2))
+        assert first.previous_checkpoint_id is None
+        with pytest.raises(WorkflowCheckpointException):
+            await storage.load(no_id)
+        assert await storage.delete(no_id) is False
+        return await storage.list_checkpoint_ids(workflow_name="w")
+
+    theirs = asyncio.run(work(InMemoryCheckpointStorage()))
+    assert asyncio.run(work(HoldfastCheckpointStorage(store))) == theirs == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("no_id", [None, "", 2], ids=repr)
+def test_a_checkpoint_without_an_id_is_refused(store: Store, no_id: Any) -> None:
+    async def work() -> None:
+        storage, given = HoldfastCheckpointStorage(store), checkpoint(1)
+        given.checkpoint_id = no_id
+        with pytest.raises(InvalidIdentifier, match="external id"):
+            await storage.save(given)
+        assert await storage.list_checkpoint_ids(workflow_name="w") == []
+
+    asyncio.run(work())
 
 
 def test_everything_comes_back_as_it_was(store: Store) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
 from holdfast.errors import StateNotSerializable
-from holdfast.ids import check_session_id, new_id, thread_agents
+from holdfast.ids import check_external_id, check_session_id, new_id, thread_agents
 from holdfast.integrations.agent_framework.forms import Forms
 from holdfast.model import CheckpointQuery, CheckpointRecord, Payload, SessionQuery, Trim
 from holdfast.state import DecodedState
@@ -51,7 +51,8 @@ class HoldfastCheckpointStorage:
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Store a checkpoint and return its id. It is durable then; an equal id is replaced.
 
-        Raises `StateNotSerializable` for an object of a class that is not allowed, naming its place.
+        Raises `StateNotSerializable` for an object of a class that is not allowed, naming its place, and
+        `InvalidIdentifier` for an id or a name that nothing can have.
         """
         try:
             state = {
@@ -60,8 +61,9 @@ class HoldfastCheckpointStorage:
             }
         except RecursionError:
             raise StateNotSerializable("$", "it holds itself, or is nested too deeply") from None
-        await in_thread(self._put, checkpoint.checkpoint_id, checkpoint.workflow_name, state)
-        return str(checkpoint.checkpoint_id)
+        checkpoint_id = check_external_id(checkpoint.checkpoint_id)
+        await in_thread(self._put, checkpoint_id, checkpoint.workflow_name, state)
+        return checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         """Return a checkpoint. Raises ``WorkflowCheckpointException``, also for unknown classes."""
@@ -127,7 +129,9 @@ class HoldfastCheckpointStorage:
                     )
                 )
 
-    def _find(self, checkpoint_id: str) -> CheckpointRecord | None:
+    def _find(self, checkpoint_id: object) -> CheckpointRecord | None:
+        if type(checkpoint_id) is not str:
+            return None  # what a first one says came before it, say
         agents = thread_agents(_KIND)
         for session in self._store.list_sessions(SessionQuery(agent_prefix=agents)):
             query = CheckpointQuery(session_id=session.id, namespace="", external_id=checkpoint_id)
