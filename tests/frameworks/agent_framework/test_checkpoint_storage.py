@@ -415,6 +415,22 @@ def test_a_session_of_somebody_else_is_no_workflow(store: Store) -> None:
     asyncio.run(work())
 
 
+def test_a_workflow_is_somebody_elses_when_its_name_is_taken_later(store: Store) -> None:
+    manager = SessionManager(store, workspace=False)
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store)
+        await storage.save(checkpoint(1))
+        manager.delete_session("w")
+        with manager.create_session("me", session_id="w") as session:
+            session.save_checkpoint("kept", state={"mine": 1})
+        with pytest.raises(ForeignSession, match=r"session w .* type me"):
+            await storage.save(checkpoint(2))
+        assert [one.name for one in manager.get_session("w").list_checkpoints()] == ["kept"]
+
+    asyncio.run(work())
+
+
 def test_a_step_costs_what_it_adds(store: Store) -> None:
     async def work() -> None:
         storage = HoldfastCheckpointStorage(store)

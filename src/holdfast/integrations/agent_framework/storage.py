@@ -46,7 +46,6 @@ class HoldfastCheckpointStorage:
         self._forms = Forms(types)
         self._trim = Trim(keep=check_cap(max_checkpoints))
         self._recorders = ThreadRecorders()
-        self._ours: set[str] = set()
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Store a checkpoint and return its id. It is durable then; an equal id is replaced.
@@ -110,10 +109,8 @@ class HoldfastCheckpointStorage:
             await in_thread(self._store.close)
 
     def _put(self, checkpoint_id: str, workflow_name: str, state: dict[str, Any]) -> None:
-        # Asked once: what is a thread of ours stays one, or is erased.
-        if workflow_name not in self._ours:
-            refuse_foreign(self._store, _KIND, check_session_id(workflow_name))
-            self._ours.add(workflow_name)
+        # Asked every time: once it was erased, another may have taken its name.
+        refuse_foreign(self._store, _KIND, check_session_id(workflow_name))
         row_id = new_id()
         session = thread_session(self._store.tenant, _KIND, workflow_name)
         for attempt in self._recorders.attempts((workflow_name, ""), state):
