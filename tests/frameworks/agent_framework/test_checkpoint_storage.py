@@ -249,6 +249,27 @@ def test_an_object_that_would_come_back_as_another_is_refused(store: Store) -> N
     asyncio.run(work())
 
 
+def test_a_dataclass_that_could_not_be_made_again_is_refused(store: Store) -> None:
+    @dataclass
+    class Failed(Exception):
+        step: str
+
+    @dataclass
+    class Counted(dict[str, int]):
+        unit: str
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[Failed, Counted])
+        await storage.save(checkpoint(1))
+        for value in (Failed("pay"), Counted("m")):
+            with pytest.raises(StateNotSerializable, match=r"\$\.state\.a\[0\].*made again"):
+                await storage.save(checkpoint(2, state={"a": [value]}))
+        [found] = await storage.list_checkpoints(workflow_name="w")
+        assert found.checkpoint_id == "c1"
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize(
     "kind",
     [

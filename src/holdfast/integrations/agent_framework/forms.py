@@ -89,9 +89,7 @@ class Forms:
         ):
             form = _written(value, path)
         elif is_dataclass(kind):
-            # One that is no argument may not have been set yet.
-            own = [one.name for one in fields(kind) if one.init or hasattr(value, one.name)]
-            form = {name: getattr(value, name) for name in own}
+            form = _fields(value, path)
         elif _would_change(value):
             raise StateNotSerializable(path, f"a {_name(kind)} has no form in which it is stored")
         else:
@@ -212,6 +210,22 @@ def _written(value: Any, path: str) -> Any:
     return form
 
 
+def _fields(value: Any, path: str) -> dict[str, Any]:
+    """Return the fields of a dataclass, if an object of it can be made of them again."""
+    kind = type(value)
+    try:
+        _blank(kind)
+    except TypeError as error:
+        raise StateNotSerializable(
+            path,
+            f"a {_name(kind)} cannot be made again from its fields ({error}): put them into a dataclass "
+            f"that extends nothing built in",
+        ) from error
+    # One that is no argument may not have been set yet.
+    own = [one.name for one in fields(kind) if one.init or hasattr(value, one.name)]
+    return {name: getattr(value, name) for name in own}
+
+
 def _answer(response: AgentResponse[Any]) -> Any:
     try:
         return response.value
@@ -232,8 +246,13 @@ def _made(kind: type[Any], form: Any) -> Any:
     if not is_dataclass(kind):
         return kind.from_dict(form)
     # Its fields are set as they were; no code of the class runs.
-    made = object.__new__(kind)
+    made = _blank(kind)
     for one in fields(kind):
         if one.init or one.name in form:
             object.__setattr__(made, one.name, form[one.name])
     return made
+
+
+def _blank(kind: type[Any]) -> Any:
+    """Return an object of a dataclass without its fields. Raises TypeError for one that extends what is built in."""
+    return object.__new__(kind)
