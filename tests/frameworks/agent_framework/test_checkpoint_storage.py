@@ -36,7 +36,7 @@ from agent_framework import (
     handler,
     response_handler,
 )
-from pydantic import BaseModel, SecretStr
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, Json, SecretStr, computed_field
 
 from holdfast import SessionManager
 from holdfast.errors import ForeignSession, InvalidIdentifier, StateNotSerializable
@@ -72,6 +72,31 @@ class Owner(BaseModel):
 
 class Login(BaseModel):
     password: SecretStr
+
+
+class Renamed(BaseModel):
+    """Its fields have other names, each in another way, where it is written or read."""
+
+    model_config = ConfigDict(extra="allow")
+    both: str = Field(alias="first")
+    read: str = Field(validation_alias="in")
+    written: str = Field(validation_alias="out", serialization_alias="outside")
+    down: str = Field(validation_alias=AliasPath("deep", "down"))
+    document: Json[Any] = Field(alias="doc")
+
+
+class Square(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    side: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def area(self) -> int:
+        return self.side**2
+
+
+class Rooms(BaseModel):
+    rooms: list[Square]
 
 
 class Odd:
@@ -266,6 +291,30 @@ def test_a_dataclass_that_could_not_be_made_again_is_refused(store: Store) -> No
                 await storage.save(checkpoint(2, state={"a": [value]}))
         [found] = await storage.list_checkpoints(workflow_name="w")
         assert found.checkpoint_id == "c1"
+
+    asyncio.run(work())
+
+
+def test_models_come_back_whatever_they_are_called_elsewhere(store: Store) -> None:
+    kept: list[Any] = [
+        Renamed.model_validate(
+            {
+                "first": "a",
+                "in": "b",
+                "out": "c",
+                "deep": {"down": "d"},
+                "doc": '{"n": [1]}',
+                "more": 1,
+            }
+        ),
+        Square(side=2),
+    ]
+    kept.append(Rooms(rooms=kept[1:]))
+
+    async def work() -> None:
+        storage = HoldfastCheckpointStorage(store, types=[Renamed, Square, Rooms])
+        await storage.save(checkpoint(1, state={"a": kept}))
+        assert (await storage.load("c1")).state == {"a": kept}
 
     asyncio.run(work())
 

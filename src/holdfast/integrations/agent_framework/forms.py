@@ -193,7 +193,8 @@ def _written(value: Any, path: str) -> Any:
         return value.to_dict()
     try:
         if hasattr(value, "model_dump"):
-            form = value.model_dump(mode="json")
+            # By the names of its fields, and only what one of its kind is made of.
+            form = value.model_dump(mode="json", by_alias=False, round_trip=True)
             same = _made(kind, form) == value
         else:
             form = value.to_dict()
@@ -242,7 +243,7 @@ def _made(kind: type[Any], form: Any) -> Any:
     if issubclass(kind, Enum):
         return kind(form)
     if hasattr(kind, "model_validate"):
-        return kind.model_validate(form)
+        return kind.model_validate(form, by_name=True)
     if not is_dataclass(kind):
         return kind.from_dict(form)
     # Its fields are set as they were; no code of the class runs.
