@@ -126,8 +126,9 @@ class Agent:
         has ended, or from that of a worker on another machine of which you know that it is dead.
 
         Raises `NothingToResume`, `NotResumable`, `SnapshotTooNew`, `InvalidDecision`,
-        `InvalidArguments`, and `ThreadOccupied` while another run waits for people in the thread;
-        then nothing has changed. Else as `run` does.
+        `InvalidArguments`, `InvalidConfiguration` when no thread is named or the schema of a tool that is
+        gone is none as it was stored, and `ThreadOccupied` while another run waits for people in the
+        thread; then nothing has changed. Else as `run` does.
         """
         thread = self._thread(thread_id)
         if thread is None:

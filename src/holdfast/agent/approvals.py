@@ -35,7 +35,8 @@ async def decide(
     later finds the calls decided. Changed arguments are compared with the tool's schema as it was
     at the suspension, and again when the call is run. Raises `AlreadyResumed` when the run has gone
     on from the checkpoint, `ThreadOccupied` when another run waits for people in the thread,
-    `InvalidDecision`, `InvalidArguments`; nothing is stored then.
+    `InvalidDecision`, `InvalidArguments`, `InvalidConfiguration` when the schema as it was stored is
+    none; nothing is stored then.
     """
     found_id, state = await load(checkpointer, thread_id, checkpoint_id)
     if not waits_for_people(state.document()):
