@@ -221,6 +221,37 @@ def test_a_log_that_has_lost_its_database_is_refused_and_left_alone(path: Path) 
         assert store.find_session("saved") is not None
 
 
+def test_a_database_that_is_put_back_beside_its_log_meanwhile_stays(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is made beside the log, so there is nothing to be taken away again."""
+    moved = path.with_name("moved.db")
+    log = Path(f"{path}-wal")
+    with SqliteStore(path) as store:
+        store.create_session(session(id="saved"))
+        kept = log.read_bytes()
+        path.rename(moved)
+    log.write_bytes(kept)
+
+    def put_back(step: Callable[..., object]) -> Callable[..., object]:
+        def stepping(file: object, *arguments: object) -> object:
+            if file == path and moved.exists():
+                moved.rename(path)
+            return step(file, *arguments)
+
+        return stepping
+
+    monkeypatch.setattr(os, "unlink", put_back(os.unlink))
+    with pytest.raises(StoreUnavailable, match="Nothing was changed"):
+        open_store(path)
+    monkeypatch.undo()
+    assert path.exists() != moved.exists()
+    if moved.exists():
+        moved.rename(path)
+    with SqliteStore(path) as store:
+        assert store.find_session("saved") is not None
+
+
 def test_a_pipe_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path, 0o644)

@@ -336,8 +336,16 @@ class DatabaseFile:
     def _create(self) -> bool:
         """Make the file, empty and for its owner only, with its directories on the disk.
 
-        Tells whether it was made.
+        Tells whether it was made. Nothing is, where there is a log: SQLite would delete that beside a new file.
         """
+        # Before the file: whoever makes a database writes its first page before there is a log.
+        log = _size(f"{self.path}-wal")
+        if log and not os.path.lexists(self.path):
+            raise StoreUnavailable(
+                f"{self.url}: there is no such file, but its log {self.path}-wal is there and may have saves "
+                f"that are nowhere else. Nothing was changed: put the file back beside its log, or remove the "
+                f"log if nobody needs it"
+            )
         made = []
         parent = self.path.parent
         while not parent.exists():
@@ -349,16 +357,9 @@ class DatabaseFile:
             with suppress(OSError):
                 sync_directory(directory.parent)
         keep_out_of_git(str(self.path.parent))
-        # Before the file: whoever makes a database writes its first page before there is a log.
-        log = _size(f"{self.path}-wal")
-        with _opening:
-            try:
+        if not log:
+            with _opening, suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            except FileExistsError:
-                pass
-            else:
-                if log:
-                    self._refuse_lonely_log()
                 return True
         found = self.path.stat()
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
@@ -374,15 +375,6 @@ class DatabaseFile:
                 f"has with holdfast doctor --salvage NEW, or restore the file from a copy"
             )
         return False
-
-    def _refuse_lonely_log(self) -> None:
-        """Raise `StoreUnavailable` where a log has lost its file: SQLite would delete it beside a new one."""
-        os.unlink(self.path)
-        raise StoreUnavailable(
-            f"{self.url}: there is no such file, but its log {self.path}-wal is there and may have saves that "
-            f"are nowhere else. Nothing was changed: put the file back beside its log, or remove the log if "
-            f"nobody needs it"
-        )
 
     def _refuse_damaged_log(self, connection: apsw.Connection) -> None:
         """Raise `LogDamaged` when commits stand behind a damaged frame: SQLite would drop them."""
