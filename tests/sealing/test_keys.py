@@ -1,7 +1,9 @@
 """Rings of keys: how they are written, where they come from, and that they are read again."""
 
 import base64
+import errno
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -168,3 +170,51 @@ def test_what_people_wrote_beside_their_keys_stays_when_one_is_added(tmp_path: P
     entry, _, rest = file.read_text().partition("\n")
     assert (entry.partition(":")[0], rest) == (current, before)
     assert list(KeyRing.from_file(file).keys) == [current, "a"]
+
+
+def test_the_ends_of_lines_stay_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    before = f"# made on Windows\r\na:{KEY}\r\nnames:{KEY}\r\n".encode()
+    file.write_bytes(before)
+    add_key(file)
+    assert file.read_bytes().partition(b"\n")[2] == before
+
+
+def test_whoever_keeps_a_key_file_locked_keeps_nobody_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr("holdfast.crypto.files._PATIENCE", 0.05, raising=False)
+    file = tmp_path / "keys"
+    new_key_file(file)
+    before = file.read_bytes()
+    with file.open("rb") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_SH)
+        with pytest.raises(InvalidKey, match=r"locked for 0\.05 seconds.* It is as it was"):
+            add_key(file)
+    assert file.read_bytes() == before
+    assert add_key(file) == KeyRing.from_file(file).current
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_a_key_file_is_locked_where_only_a_file_open_for_writing_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """As over NFS."""
+    fcntl = pytest.importorskip("fcntl")
+    flock, found = fcntl.flock, []
+
+    def over_nfs(handle: Any, how: int) -> None:
+        number = handle if isinstance(handle, int) else handle.fileno()
+        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(handle, how)
+        found.append(how)
+
+    file = tmp_path / "keys"
+    new_key_file(file)
+    file.chmod(mode)
+    monkeypatch.setattr(fcntl, "flock", over_nfs)
+    assert add_key(file) == KeyRing.from_file(file).current
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert found or not os.access(file, os.W_OK)

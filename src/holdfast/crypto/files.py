@@ -6,17 +6,17 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedIOBase
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Final
 
 from holdfast.crypto.keys import KeyRing
 from holdfast.durable import sync_directory
 from holdfast.errors import InvalidKey
+from holdfast.file_locks import locked
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
+_PATIENCE: Final = 5.0
 
 
 def new_key_file(path: Path) -> str:
@@ -47,12 +47,13 @@ def add_key(path: Path) -> str:
 
     A link to the file stays one, and the file keeps its owner, group and permissions: whoever reads it
     has to read it tomorrow. Of several who add one at once, each waits for the one before. Raises
-    `InvalidKey`, also where they cannot be kept.
+    `InvalidKey`, also where they cannot be kept, and where somebody keeps the file locked.
     """
     KeyRing.from_file(path)
     try:
         with _alone(path) as file:
-            before = file.read_text(encoding="ascii")
+            # Bytes, since text would get other ends of lines.
+            before = file.read_bytes().decode("ascii")
             ring = KeyRing.parse(before, str(path)).rotated()
             entry = ring.text().partition("\n")[0]
             # Before what is there: what people wrote beside their keys stays.
@@ -69,15 +70,19 @@ def _alone(path: Path) -> Iterator[Path]:
     """Be the only one that puts another file in the place of the one that ``path`` leads to."""
     while True:
         file = path.resolve(strict=True)
-        with file.open("rb") as held:
-            # Not every file system has locks, and then nobody waits.
-            with suppress(OSError):
-                if fcntl is not None:
-                    fcntl.flock(held, fcntl.LOCK_EX)
+        with _open(file) as held, locked(held.fileno(), file, seconds=_PATIENCE):
             # Whoever was first has put another in its place, whose lock is another too.
             if os.path.samestat(os.fstat(held.fileno()), file.stat()):
                 yield file
                 return
+
+
+def _open(file: Path) -> BufferedIOBase:
+    """Open a file to be locked: for writing, since over NFS nothing else is, unless it is read only."""
+    try:
+        return file.open("r+b")
+    except PermissionError:
+        return file.open("rb")
 
 
 def _belong_alike(made: Path, before: os.stat_result) -> None:
