@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -37,6 +42,56 @@ def test_lines_that_are_added_while_others_are_erased_stay(tmp_path: Path) -> No
     assert writer.returncode == 0
     found = [one.message for one in log.entries()]
     assert found == [f"kept {number}" for number in range(300)]
+
+
+def test_a_line_that_is_met_half_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FallbackLog(tmp_path)
+    write, erasers = os.write, []
+
+    def halting(handle: int, line: bytes) -> int:
+        half = write(handle, line[: len(line) // 2])
+        erasers.append(Thread(target=log.forget, args=("default", ["gone"])))
+        erasers[-1].start()
+        # It would long have ended if it did not wait.
+        erasers[-1].join(0.3)
+        return half + write(handle, line[half:])
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "write", halting)
+        log.append(entry("kept", "kept"))
+        log.append(entry("erased", "gone"))
+        log.append(entry("kept too", "kept"))
+    for eraser in erasers:
+        eraser.join()
+    assert [one.message for one in log.entries()] == ["kept", "kept too"]
+
+
+def test_whoever_keeps_the_log_locked_has_nothing_lost_and_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr("holdfast.autosave.fallback._PATIENCE", 0.05)
+    log = FallbackLog(tmp_path)
+    log.append(entry("erased", "gone"))
+    with log.path.open("rb") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        log.append(entry("kept", "kept"))
+        with pytest.raises(OSError, match="locked"):
+            log.forget("default", ["gone"])
+    assert [one.message for one in log.entries()] == ["erased", "kept"]
+    log.forget("default", ["gone"])
+    assert [one.message for one in log.entries()] == ["kept"]
+
+
+def test_no_line_is_lost_when_several_find_the_log_full(tmp_path: Path) -> None:
+    size = len(json.dumps(asdict(entry("n00", "kept"))).encode()) + 1
+    log = FallbackLog(tmp_path, max_bytes=20 * size)
+    with ThreadPoolExecutor(8) as threads:
+        for _ in threads.map(lambda n: log.append(entry(f"n{n:02}", "kept")), range(40)):
+            pass
+    assert sorted(one.message for one in log.entries()) == [f"n{n:02}" for n in range(40)]
 
 
 def test_what_is_erased_is_not_in_the_files_any_more(tmp_path: Path) -> None:

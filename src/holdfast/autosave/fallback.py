@@ -11,18 +11,20 @@ import json
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import AGENTS_DIR
+from holdfast.file_locks import locked
 from holdfast.regular_files import MOST_BYTES, read_small_file
 
 FILE_NAME: Final = "holdfast-errors.log"
 MAX_BYTES: Final = 256 * 1024
 _MESSAGE_CHARACTERS: Final = 2000
+_PATIENCE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +66,48 @@ class FallbackLog:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.path.parent.is_symlink():
             raise OSError(errno.ELOOP, "is a link; nothing was written", str(self.path.parent))
-        with suppress(FileNotFoundError):
-            if self.path.stat().st_size + len(line) > self._max_bytes:
-                self.path.replace(self._older)
+        while not self._append(line):
+            pass
+
+    def _append(self, line: bytes) -> bool:
+        """Write a line; false when the file is another now, or was full and has moved on."""
         # Never through a link: that could be anybody's file.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(self.path, flags, 0o600)
-        try:
-            os.write(descriptor, line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with ExitStack() as block:
+            file = block.enter_context(open(os.open(self.path, flags, 0o600), "ab", buffering=0))
+            # A failure is noted even where somebody keeps the file locked. It may be this process: a handler of
+            # a signal notes failures too.
+            with suppress(TimeoutError):
+                block.enter_context(locked(file.fileno(), self.path, seconds=_PATIENCE))
+            here = os.fstat(file.fileno())
+            with suppress(FileNotFoundError):
+                if not os.path.samestat(here, os.lstat(self.path)):
+                    return False
+                if here.st_size and here.st_size + len(line) > self._max_bytes:
+                    if os.name == "nt":
+                        # Nobody moves a file there that is open.
+                        file.close()
+                    self.path.replace(self._older)
+                    return False
+                os.write(file.fileno(), line)
+                os.fsync(file.fileno())
+                return True
+        return False
 
     def forget(self, tenant: str, sessions: Collection[str] | None) -> None:
         """Blank out what is about some sessions of a tenant, or about all of them.
 
         A line that cannot be read may be about anybody, and goes too. The file stays the one that others
-        append to meanwhile: none of their lines is lost.
+        append to, and they wait meanwhile: none of their lines is lost, and none is met half written. Raises
+        `OSError`, also where somebody else keeps the file locked.
         """
         # A line may move on to the older file meanwhile, and never back.
         for path in (self.path, self._older):
-            with suppress(FileNotFoundError), _opened(path) as file:
+            with (
+                suppress(FileNotFoundError),
+                _opened(path) as file,
+                locked(file.fileno(), path, seconds=_PATIENCE),
+            ):
                 at = 0
                 for line in file.read(MOST_BYTES).split(b"\n"):
                     text = line.decode("utf-8", "replace")
