@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.errors import MigrationChanged, SchemaMissing, SchemaTooNew, StoreError
+from holdfast.errors import InvalidUrl, MigrationChanged, SchemaMissing, SchemaTooNew, StoreError
 from holdfast.model import CheckpointQuery
 from holdfast.sql import Migration, migrations
 from holdfast.state.cache import NO_CACHE
@@ -120,6 +120,36 @@ def test_a_migration_keeps_the_data_and_takes_a_copy_first(
     monkeypatch.undo()
     with SqliteStore(backup) as store:
         check_contents(store)
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-journal"])
+def test_no_copy_is_made_beside_the_log_of_another(
+    filled: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """As somebody who looks at an earlier copy leaves it."""
+    backup = backup_of(filled, SECOND.version - 1)
+    beside = Path(f"{backup}{ending}")
+    beside.write_bytes(b"theirs")
+    ship(monkeypatch, *migrations("sqlite"), SECOND)
+    with pytest.raises(InvalidUrl, match=f"{beside.name} exists already.* Move it away first"):
+        SqliteStore(filled)
+    assert (beside.read_bytes(), backup.exists()) == (b"theirs", False)
+    beside.unlink()
+    with SqliteStore(filled) as store:
+        check_contents(store)
+    assert backup.exists()
+
+
+def test_what_a_killed_migration_has_left_of_its_copy_goes(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = backup_of(filled, SECOND.version - 1)
+    for ending in (".part", ".part-journal"):
+        Path(f"{backup}{ending}").write_bytes(b"half")
+    ship(monkeypatch, *migrations("sqlite"), SECOND)
+    with SqliteStore(filled) as store:
+        check_contents(store)
+    assert sorted(found.name for found in filled.parent.glob("*.backup*")) == [backup.name]
 
 
 def test_the_copy_is_on_disk_before_the_migration_is_committed(

@@ -76,15 +76,18 @@ def test_a_copy_overwrites_nothing_and_needs_a_file(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("ending", [".part", "-wal", "-journal"])
+@pytest.mark.parametrize(
+    "ending", [".part", ".part-wal", ".part-journal", ".part-shm", "-wal", "-journal"]
+)
 def test_what_lies_beside_the_copy_is_neither_removed_nor_taken_for_its_own(
     ending: str, tmp_path: Path
 ) -> None:
     beside = tmp_path / f"copy{ending}"
     beside.write_text("mine")
     with SessionManager.open(tmp_path / "s.db", workspace=False) as manager:
-        with pytest.raises(InvalidUrl, match=f"copy{ending} exists already"):
+        with pytest.raises(InvalidUrl, match=f"copy{ending} exists already") as refused:
             manager.back_up(tmp_path / "copy")
+        assert ("killed may have left it: remove" in str(refused.value)) == (".part" in ending)
         assert (beside.read_text(), (tmp_path / "copy").exists()) == ("mine", False)
         beside.unlink()
         manager.back_up(tmp_path / "copy")

@@ -23,7 +23,7 @@ from holdfast.processes import Uptime, uptime
 from holdfast.stores.rules import key_required
 from holdfast.stores.sqlite_errors import translated
 from holdfast.stores.sqlite_file import DatabaseFile
-from holdfast.stores.sqlite_schema import PARTIAL, back_up, check_schema, ensure_schema
+from holdfast.stores.sqlite_schema import back_up, check_beside, check_schema, ensure_schema
 from holdfast.stores.sqlite_sealing import SqliteSealing
 from holdfast.stores.sqlite_transfer import SqliteTransfer
 from holdfast.stores.sqlite_writes import SqliteWrites
@@ -75,10 +75,9 @@ class SqliteStore(SqliteTransfer, SqliteWrites, SqliteSealing):
             raise key_required(self.url)
 
     def back_up(self, target: Path) -> None:
-        # A log of an earlier database of that name SQLite would take for the copy's own.
-        for ending in ("", PARTIAL, "-wal", "-journal"):
-            if os.path.lexists(f"{target}{ending}"):
-                raise InvalidUrl(f"{target}{ending} exists already; nothing was written")
+        if os.path.lexists(target):
+            raise InvalidUrl(f"{target} exists already; nothing was written")
+        check_beside(target)
         try:
             back_up(self._file, target)
         except ValueError:

@@ -15,7 +15,7 @@ from typing import Final
 import apsw
 
 from holdfast.durable import sync_directory
-from holdfast.errors import NotADatabase, SchemaMissing
+from holdfast.errors import InvalidUrl, NotADatabase, SchemaMissing
 from holdfast.model import utc_now
 from holdfast.sql import Migration, migrations
 from holdfast.stores.migrate import pending, require_current
@@ -23,7 +23,10 @@ from holdfast.stores.sqlite_connection import APPLICATION_ID, SQL, prepare
 from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_rows import Row, stamp
 
-PARTIAL: Final = ".part"
+_PARTIAL: Final = ".part"
+# What SQLite takes for a part of the database that it lies beside.
+_LOGS: Final = ("-wal", "-journal")
+_BESIDE: Final = (*_LOGS, "-shm")
 
 
 def check_schema(connection: apsw.Connection, file: DatabaseFile) -> None:
@@ -116,8 +119,10 @@ def _migrate(connection: apsw.Connection, file: DatabaseFile) -> None:
     steps = pending(migrations("sqlite"), applied, file.url)
     if steps and applied:
         copy = Path(f"{file.path}.backup-v{max(applied)}")
-        # One that was killed has left it.
-        Path(f"{copy}{PARTIAL}").unlink(missing_ok=True)
+        # One that was killed has left them.
+        for ending in ("", *_BESIDE):
+            Path(f"{copy}{_PARTIAL}{ending}").unlink(missing_ok=True)
+        check_beside(copy)
         back_up(file, copy)
     for step in steps:
         connection.execute(step.up)
@@ -130,12 +135,28 @@ def _migrate(connection: apsw.Connection, file: DatabaseFile) -> None:
         )
 
 
+def check_beside(target: Path) -> None:
+    """Raise `InvalidUrl` where a copy would have something of another database's beside it, or remove it there."""
+    for ending in _LOGS:
+        if os.path.lexists(f"{target}{ending}"):
+            raise InvalidUrl(
+                f"{target}{ending} exists already, and would be taken for a part of the copy {target}; nothing "
+                f"was written. Move it away first"
+            )
+    for ending in ("", *_BESIDE):
+        if os.path.lexists(f"{target}{_PARTIAL}{ending}"):
+            raise InvalidUrl(
+                f"{target}{_PARTIAL}{ending} exists already; nothing was written. A copy that was killed may "
+                f"have left it: remove it if no other is being made there"
+            )
+
+
 def back_up(file: DatabaseFile, target: Path) -> None:
     """Copy the database as last committed, into a file for its owner only.
 
-    Until it is whole it has a name that ends in ``PARTIAL``, which has to be free.
+    Until it is whole it has a name that ends in ``.part``, which has to be free; see `check_beside`.
     """
-    partial = Path(f"{target}{PARTIAL}")
+    partial = Path(f"{target}{_PARTIAL}")
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         _copy(file, partial)
