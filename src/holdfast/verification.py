@@ -20,6 +20,7 @@ from holdfast.errors import (
     DigestMismatch,
     EffectAltered,
     IntegrityError,
+    StoreError,
     StoreReadOnly,
     WriteAltered,
 )
@@ -40,9 +41,11 @@ from holdfast.stores.readable import find_unreadable, read_checkpoints
 
 CHAIN_BROKEN: Final = "chain_broken"
 STRUCTURE_DAMAGED: Final = "structure_damaged"
+SCHEMA_INCOMPLETE: Final = "schema_incomplete"
 # The files of a checkpoint are whole, and nothing keeps git from freeing them.
 SNAPSHOT_UNHELD: Final = "snapshot_unheld"
 _CHUNKS_AT_ONCE: Final = 200
+NOT_READ: Final = "not everything was looked at: something of the schema is missing; holdfast doctor says what to do"
 # Whoever may not write is told all the same.
 _MAY_NOT_WRITE: Final = (StoreReadOnly, AccessDenied)
 
@@ -169,6 +172,19 @@ class _Verification:
         return VerifyReport(self.checked, tuple(self.damaged), effects)
 
     def deep(self) -> VerifyReport:
+        missing = self.store.check_schema()
+        self.damaged += [
+            Damage(None, SCHEMA_INCOMPLETE, f"the {one} is missing") for one in missing
+        ]
+        try:
+            return self._all()
+        except StoreError:
+            if not missing:
+                raise
+            # It is what the rest needs.
+            return VerifyReport(self.checked, tuple(self.damaged), deep=True, notes=(NOT_READ,))
+
+    def _all(self) -> VerifyReport:
         for line in self.store.check_structure():
             self.damaged.append(Damage(None, STRUCTURE_DAMAGED, line))
         chunks = self._chunks()

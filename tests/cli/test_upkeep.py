@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import SessionManager
 from tests.cli.conftest import CommandLine, run_process
+from tests.cli.terminal import on_terminal
 from tests.workspace.pictures import git
 
 LARGE = {"conversation_history": [{"role": "user", "content": f"{n} " * 900} for n in range(50)]}
@@ -178,6 +179,20 @@ def test_verify_counts_checkpoints_and_says_apart_what_else_is_damaged(cli: Comm
     assert (report["checked"], report["damaged_checkpoints"]) == (4, 1)
     assert report["damaged_besides"] == {}
     assert [one["checkpoint_id"] for one in report["damaged"]] == [bad["id"]]
+
+
+def test_deep_verification_names_a_table_that_is_not_there(cli: CommandLine) -> None:
+    cli.save("one", {})
+    database = sqlite3.connect(cli.project / ".agents" / "sessions.db")
+    database.execute("DROP TABLE session_checkpoints")
+    database.commit()
+    database.close()
+    answer = cli("verify", "--deep")
+    assert answer.code == 5
+    assert "damaged the database: the table session_checkpoints is missing" in answer.out
+    assert "note: not everything was looked at" in answer.out
+    drawn = on_terminal("verify", "--deep", cwd=cli.project, code=5)
+    assert "the table session_checkpoints is missing" in drawn
 
 
 def test_verify_counts_a_checkpoint_once_whatever_is_wrong_with_it(cli: CommandLine) -> None:

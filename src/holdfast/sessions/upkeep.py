@@ -15,6 +15,7 @@ from typing import Final
 from holdfast.errors import (
     IntegrityError,
     SnapshotCorrupt,
+    StoreError,
     WorkspaceError,
     WorkspaceRefused,
 )
@@ -31,7 +32,14 @@ from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.rollback_request import is_landing
 from holdfast.stores import Store
 from holdfast.stores.readable import list_readable_checkpoints, read_checkpoints
-from holdfast.verification import SNAPSHOT_UNHELD, Damage, VerifyReport, verify_store
+from holdfast.verification import (
+    NOT_READ,
+    SCHEMA_INCOMPLETE,
+    SNAPSHOT_UNHELD,
+    Damage,
+    VerifyReport,
+    verify_store,
+)
 from holdfast.workspace.base import Usage
 
 _ROWS_AT_ONCE: Final = 200
@@ -223,7 +231,7 @@ def verify(
 ) -> VerifyReport:
     """Read everything back; see `SessionManager.verify`."""
     report = verify_store(store, deep=deep, progress=progress)
-    if files is None:
+    if files is None or report.notes:
         return report
     try:
         unheld = [
@@ -234,6 +242,10 @@ def verify(
     except _NOT_SEEN as error:
         # Nobody may take what was found so far for all there is, nor lose it.
         return replace(report, notes=(f"files were not looked at: {error}",))
+    except StoreError:
+        if not any(one.code == SCHEMA_INCOMPLETE for one in report.damaged):
+            raise
+        return replace(report, notes=(NOT_READ,))
     if deep and damaged:
         # Who may not write, or has no room for it, is told all the same.
         with suppress(WorkspaceError, OSError):

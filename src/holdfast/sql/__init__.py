@@ -38,6 +38,9 @@ _MADE = re.compile(
     r'^CREATE (?:UNIQUE )?(TABLE|INDEX|TRIGGER|FUNCTION|DOMAIN) (?:"holdfast"\.)?(\w+)',
     re.MULTILINE,
 )
+# Each column begins a line of its table; what its table demands begins with a word in capitals.
+_TABLE = re.compile(r'^CREATE TABLE "holdfast"\.(\w+) \((.*?)^\)', re.MULTILINE | re.DOTALL)
+_COLUMN = re.compile(r"^    ([a-z]\w*) ", re.MULTILINE)
 _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
 _SCHEMA = re.compile(r"\bholdfast\.")
 _DOWN = "\n-- DOWN\n"
@@ -105,7 +108,13 @@ def schema_sql(dialect: Dialect, schema: str = DEFAULT_SCHEMA) -> str:
 def schema_objects(dialect: Dialect) -> tuple[tuple[str, str], ...]:
     """Return what the present schema is made of, in order: the kind of each, such as ``table``, and its name."""
     made = [(kind.lower(), name) for kind, name in _MADE.findall(schema_sql(dialect))]
+    # A file whose tables have other columns is not opened at all.
     if dialect == "postgres":
+        made += [
+            ("column", f"{table}.{column}")
+            for table, body in _TABLE.findall(schema_sql(dialect))
+            for column in _COLUMN.findall(body)
+        ]
         made += [("row-level security of", table) for table in TENANT_TABLES]
     return tuple(made)
 

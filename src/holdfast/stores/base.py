@@ -206,7 +206,7 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
         return []
 
     def check_structure(self) -> list[str]:
-        """Return what is wrong with the database's own structures, its schema too, beyond what rows say."""
+        """Return what is wrong with the database's own structures, beyond what rows say."""
         return []
 
     def list_waits(self) -> list[Wait]:

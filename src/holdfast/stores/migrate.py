@@ -52,4 +52,10 @@ def require_current(available: Sequence[Migration], applied: Mapping[int, str], 
 def missing_objects(dialect: Dialect, there: Collection[tuple[Any, ...]]) -> list[str]:
     """Name what the schema is made of and the database has not, of which ``there`` has kinds and names."""
     found = set(there)
-    return [" ".join(made) for made in schema_objects(dialect) if made not in found]
+    missing = [made for made in schema_objects(dialect) if made not in found]
+    # A table that is missing says so for all of its columns.
+    return [
+        f"{kind} {name}"
+        for kind, name in missing
+        if kind != "column" or ("table", name.partition(".")[0]) not in missing
+    ]

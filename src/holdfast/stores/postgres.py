@@ -149,10 +149,8 @@ class PostgresStore(
         return missing_objects("postgres", self._rows("postgres.made", again=True))
 
     def check_structure(self) -> list[str]:
-        missing = [f"the {one} is missing" for one in self.check_schema()]
         [(value, highest)] = self._rows("postgres.check_sequence", again=True)
         return [
-            *missing,
             *(
                 f"checkpoint {row[0]}: its state_snapshot is another document than its manifest"
                 for row in self._rows("postgres.check_structure", again=True)

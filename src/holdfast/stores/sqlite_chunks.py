@@ -71,14 +71,11 @@ class SqliteChunks(SqliteAccess):
         return missing_objects("sqlite", self._rows("sqlite.made", ()))
 
     def check_structure(self) -> list[str]:
-        missing = [f"the {one} is missing" for one in self.check_schema()]
-
         def check(connection: apsw.Connection) -> list[str]:
             said = [str(row[0]) for row in all_rows(connection, "sqlite.integrity_check", ())]
             refers = all_rows(connection, "sqlite.foreign_key_check", ())
             [(value, highest)] = all_rows(connection, "sqlite.check_sequence", ())
             return [
-                *missing,
                 *(line for line in said if line != "ok"),
                 *(f"row {row} of {table} refers to nothing" for table, row, *_ in refers),
                 *sequence_behind(value, highest),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line
 from holdfast.cli.progress import progress_bar
-from holdfast.errors import IntegrityError, WorkspaceError
+from holdfast.errors import IntegrityError, StoreError, WorkspaceError
 
 
 @click.command("verify", short_help="Read everything back and check every digest.")
@@ -36,7 +37,11 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
       holdfast verify --deep --json
     """
     with common.open() as manager, progress_bar("reading back", quiet=common.json) as bar:
-        total = sum(one.checkpoints for one in manager.usage()) if bar is not None else 0
+        total = 0
+        if bar is not None:
+            # What is wrong with the store is for the report to say.
+            with suppress(StoreError):
+                total = sum(one.checkpoints for one in manager.usage())
         report = manager.verify(
             deep=deep, progress=None if bar is None else lambda checked: bar(checked, total)
         )

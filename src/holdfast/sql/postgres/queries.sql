@@ -472,6 +472,9 @@ RETURNING 1;
 WITH here AS (SELECT to_regnamespace(rtrim('holdfast.', '.')) AS oid)
 SELECT 'table', c.relname FROM pg_class AS c, here WHERE c.relnamespace = here.oid AND c.relkind = 'r'
 UNION ALL
+SELECT 'column', c.relname || '.' || a.attname FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid, here
+WHERE c.relnamespace = here.oid AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+UNION ALL
 SELECT 'row-level security of', c.relname FROM pg_class AS c, here
 WHERE c.relnamespace = here.oid AND c.relrowsecurity
     AND EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND p.polname = 'of_tenant')
