@@ -27,6 +27,7 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 FOLDER = "hooks"
+_ENDINGS = (".json", ".jsonl", ".taken", ".lock")
 _JOURNAL_BYTES = 4 * 1024 * 1024
 _STALE_SECONDS = 30 * 24 * 3600
 # The line that is written most often, without a need to import what writes JSON.
@@ -138,8 +139,8 @@ class Desk:
         _remove(self._taken)
 
     def forget(self) -> None:
-        """Remove everything of this agent session."""
-        for ending in (".json", ".jsonl", ".taken", ".lock"):
+        """Remove everything of this agent session, the note last: it says whose the rest is."""
+        for ending in reversed(_ENDINGS):
             _remove(f"{self._path}{ending}")
 
     # The lock --------------------------------------------------------------------------------
@@ -153,12 +154,17 @@ class Desk:
 
     def others(self) -> list[Desk]:
         """Return the desks of other agent sessions that did something since their last checkpoints."""
-        names = set()
-        for path in self._files():
-            name, ending = os.path.splitext(os.path.basename(path))
-            if ending in (".jsonl", ".taken") and name != self.name:
-                names.add(name)
-        return [self._beside(name) for name in sorted(names)]
+        return [one for one in self._with((".jsonl", ".taken")) if one.name != self.name]
+
+    def all(self) -> list[Desk]:
+        """Return the desks of all agent sessions that have one in the project."""
+        return self._with(_ENDINGS) if self.exists() else []
+
+    def _with(self, endings: tuple[str, ...]) -> list[Desk]:
+        split = (os.path.splitext(os.path.basename(path)) for path in self._files())
+        return [
+            self._beside(name) for name in sorted({name for name, end in split if end in endings})
+        ]
 
     def _beside(self, name: str) -> Desk:
         other = Desk(self.root, "", "")

@@ -39,7 +39,7 @@ class GoingOn(NamedTuple):
 
 def going_on(session: Session) -> GoingOn | None:
     """Tell how the conversation goes on from its end; None if this is no session of an agent."""
-    agent, session_id = _agent_of(session)
+    agent, session_id = agent_of(session)
     if not session_id:
         return None
     return GoingOn(agent, session_id, _words(agent).resume(shlex.quote(session_id)))
@@ -57,7 +57,7 @@ def fork_conversation(session: Session, checkpoint: Checkpoint) -> GoingOn:
     """Write the conversation of a checkpoint down a second time, for the agent to go on from there."""
     agent, lines, form, old = _prepare(session, checkpoint)
     session_id = new_id()
-    name, said = form.fork(lines, _agent_of(session)[1], session_id)
+    name, said = form.fork(lines, agent_of(session)[1], session_id)
     path = old.with_name(name)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     with open(os.open(path, flags, 0o600), "wb") as file:
@@ -70,22 +70,15 @@ def fork_conversation(session: Session, checkpoint: Checkpoint) -> GoingOn:
 
 def tell_pending(manager: SessionManager, session: Session) -> None:
     """Have a session know what its agent wrote since the last checkpoint, which only the journal says."""
-    agent, session_id = _agent_of(session)
+    agent, session_id = agent_of(session)
     if not session_id:
         return
     desk = Desk(str(manager.project_dir), agent, session_id)
     session.wrote(*Authorship(manager, session, desk).find(desk.peek()).mine)
 
 
-def forget_agent(session: Session, root: Path) -> None:
-    """Remove what the hooks of a session's agent left in the project."""
-    agent, session_id = _agent_of(session)
-    if session_id:
-        Desk(str(root), agent, session_id).forget()
-
-
 def _prepare(session: Session, checkpoint: Checkpoint) -> tuple[str, list[bytes], Any, Path]:
-    agent, session_id = _agent_of(session)
+    agent, session_id = agent_of(session)
     if not session_id:
         raise NoConversation(
             f"session {session.id} is not one of a coding agent; there is no conversation to go on with"
@@ -118,7 +111,8 @@ def _prepare(session: Session, checkpoint: Checkpoint) -> tuple[str, list[bytes]
     return agent, [line_of(one) for one in items], form, old
 
 
-def _agent_of(session: Session) -> tuple[str, str]:
+def agent_of(session: Session) -> tuple[str, str]:
+    """Return the agent of a session and that agent's own id of it, which is empty where there is none."""
     agent, _, session_id = str(session.metadata.get(AGENT_SESSION, "")).partition(":")
     # A session may come from elsewhere. What looks like an option is no id, and no part of a command.
     return agent, "" if session_id.startswith("-") else session_id

@@ -15,6 +15,7 @@ from holdfast.sessions import erasing, upkeep
 from holdfast.sessions.erasing import Erasure
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.inspection import SecretsReport, find_stored_secrets
+from holdfast.sessions.lookup import no_session
 from holdfast.sessions.upkeep import StorageReport
 from holdfast.stores import Store
 from holdfast.verification import VerifyReport
@@ -158,7 +159,8 @@ class KeptStore(ABC):
         if not done.sessions:
             left = f", but for {'; '.join(done.left)}" if done.left else ""
             raise SessionNotFound(
-                f"no session {session_id!r}. Had erasing it been interrupted, what was left is gone now{left}"
+                f"{no_session(self._store, session_id)} Had erasing it been interrupted, what was left is "
+                f"gone now{left}"
             )
         return done
 

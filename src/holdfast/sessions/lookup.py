@@ -44,10 +44,13 @@ def get_session_record(store: Store, reference: str) -> SessionRecord:
             raise AmbiguousReference(_several("sessions", reference, [one.id for one in found]))
         if found:
             return found[0]
+    raise SessionNotFound(no_session(store, reference))
+
+
+def no_session(store: Store, reference: str) -> str:
+    """Say that there is no such session, and which one may have been meant."""
     known = [one.id for one in list_readable(store, SessionQuery(limit=_SUGGEST_FROM))]
-    raise SessionNotFound(
-        f"no session {reference!r}{_near(reference, known)}. `holdfast sessions` lists them all."
-    )
+    return f"no session {reference!r}{_near(reference, known)}. `holdfast sessions` lists them all."
 
 
 def get_checkpoint_record(store: Store, session_id: str, reference: str) -> CheckpointRecord:

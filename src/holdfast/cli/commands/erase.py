@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Final, TypeAlias
 
@@ -13,9 +12,7 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line, size
 from holdfast.cli.progress import spinner
 from holdfast.errors import IntegrityError, SessionNotFound
-from holdfast.hooks.rewind import forget_agent
-from holdfast.manager.folder import Folder
-from holdfast.runner import forget_brief
+from holdfast.hooks.erasing import erase
 from holdfast.sessions import Erasure, Session, SessionManager
 
 _SHOWN: Final = 20
@@ -48,10 +45,8 @@ def command(common: Common, session: str | None, everything: bool, yes: bool) ->
         if not yes:
             _show(chosen)
             confirm("Erase for good?")
-        # First, since only the session says which files of hooks are its agent's.
-        _clear_project(manager, chosen)
         with spinner("erasing", quiet=common.json):
-            done = manager.erase_tenant() if everything else manager.delete_session(*chosen)
+            done = erase(manager, chosen, everything=everything)
     if common.json:
         answer({"erasure": asdict(done)})
         return
@@ -67,9 +62,9 @@ def _one_of(manager: SessionManager, reference: str) -> _Chosen:
     try:
         found = manager.get_session(reference)
     except SessionNotFound:
-        # Erasing it may have been interrupted: what that has left goes all the same.
-        with suppress(SessionNotFound):
-            manager.delete_session(reference)
+        # Erasing it may have been interrupted, or done in another project: what that has left goes all the
+        # same, and the error says what does not.
+        erase(manager, {reference: None})
         raise
     except IntegrityError:
         # What is damaged can be erased like anything else, by its whole id.
@@ -90,14 +85,6 @@ def _show(chosen: _Chosen) -> None:
         print_line(f"{one_line(one.id)}  {one.record.status}{by}  {task}")
     if len(chosen) > _SHOWN:
         print_line(f"and {plural(len(chosen) - _SHOWN, 'more session')}")
-
-
-def _clear_project(manager: SessionManager, chosen: _Chosen) -> None:
-    for id_, one in chosen.items():
-        if one is not None:
-            forget_agent(one, manager.project_dir)
-        forget_brief(manager.project_dir, id_)
-        Folder(manager.project_dir, id_).show({}, lambda said: print_line(said, err=True))
 
 
 def _say(done: Erasure) -> None:
