@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import random
 import shutil
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Workspace
-from holdfast.errors import WorkspaceBusy
+from holdfast.errors import WorkspaceBusy, WorkspaceFull, WorkspaceUnavailable
+from holdfast.workspace import store_locks
 from holdfast.workspace.private_store import PrivateStore
 from tests.workspace.children import run_python
 from tests.workspace.killing import Killer, killer
@@ -121,32 +126,117 @@ assert workspace.snapshots() == set(needed())
     )
 
 
-def test_no_save_goes_in_before_a_sweep_that_waits(root: Path) -> None:
-    """Or saves that overlap would keep it waiting for ever."""
-    workspace = Workspace(root)
-    commit = save(root, 0)
-    store = PrivateStore(workspace.root, workspace.store_dir)
-
-    def goes_in() -> bool:
+def is_free(lock: Path) -> bool:
+    with lock.open("rb") as file:
         try:
-            with store.using(seconds=0):
-                return True
-        except WorkspaceBusy:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return False
+    return True
+
+
+def begin_sweep(threads: ThreadPoolExecutor, workspace: Workspace, order: list[str]) -> Future[Any]:
+    """Begin a sweep, and return when it waits for whoever is saving."""
+
+    def needed() -> set[str]:
+        order.append("swept")
+        return workspace.snapshots()
+
+    sweep = threads.submit(workspace.gc, needed)
+    end = time.monotonic() + 10
+    while is_free(workspace.store_dir / "turn.lock"):
+        assert time.monotonic() < end, "the sweep does not begin"
+        time.sleep(0.01)
+    return sweep
+
+
+def test_a_sweep_that_waits_goes_before_saves_that_come_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or saves that overlap would keep it waiting for ever."""
+    monkeypatch.setattr(store_locks, "COURTESY", 30.0)
+    save(root, 0)
+    workspace = Workspace(root)
+    order: list[str] = []
+
+    def goes_in() -> None:
+        with workspace.saving():
+            order.append("saved")
 
     with ThreadPoolExecutor() as threads:
         with workspace.saving():
-            assert threads.submit(goes_in).result()
-            sweep = threads.submit(workspace.gc, lambda: [commit])
-            end = time.monotonic() + 10
-            while threads.submit(goes_in).result():
-                assert time.monotonic() < end, "saves still go in"
-                time.sleep(0.01)
-            # The sweep waits for this one, which may go on: a handler of a signal saves in its middle.
-            with workspace.saving():
-                assert not sweep.done()
+            goes_in_beside = threads.submit(goes_in)
+            goes_in_beside.result()
+            sweep = begin_sweep(threads, workspace, order)
+            late = threads.submit(goes_in)
+        late.result()
         assert sweep.result().snapshots == 0
-        assert threads.submit(goes_in).result()
+    assert order == ["saved", "swept", "saved"]
+
+
+def test_a_save_goes_in_beside_sweeps_that_wait_for_somebody_else(root: Path) -> None:
+    """A rollback, an import or a program that was stopped may keep them waiting for long."""
+    save(root, 0)
+    workspace = Workspace(root)
+    store = PrivateStore(workspace.root, workspace.store_dir)
+    order: list[str] = []
+
+    def goes_in() -> None:
+        with store.using(seconds=10):
+            order.append("saved")
+
+    with ThreadPoolExecutor() as threads:
+        with workspace.saving():
+            sweeps = [begin_sweep(threads, workspace, order) for _ in range(2)]
+            threads.submit(goes_in).result()
+            # A handler of a signal saves in the middle of another save.
+            goes_in()
+            assert order == ["saved", "saved"]
+        assert [one.result().snapshots for one in sweeps] == [0, 0]
+
+
+def test_a_sweep_that_gave_up_has_changed_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(root, 0)
+    commit = save(root, 1)
+    workspace = Workspace(root)
+    with workspace.saving():
+        before = picture(workspace.store_dir)
+        with monkeypatch.context() as short:
+            short.setattr(PrivateStore.using, "__kwdefaults__", {"alone": False, "seconds": 0.05})
+            with pytest.raises(WorkspaceBusy, match="nothing was changed"):
+                workspace.gc(list)
+        assert picture(workspace.store_dir) == before
+    assert workspace.gc(lambda: [commit]).snapshots == 1
+
+
+@pytest.mark.parametrize("name", ["turn.lock", "use.lock"])
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, WorkspaceFull), (errno.EIO, WorkspaceUnavailable)]
+)
+def test_a_lock_that_cannot_be_made_is_told_as_what_it_is(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int, kind: type[Exception]
+) -> None:
+    save(root, 0)
+    workspace = Workspace(root)
+    truly = os.open
+
+    def failing(path: str | Path, *arguments: Any, **options: Any) -> int:
+        if str(path).endswith(name):
+            raise OSError(number, os.strerror(number), str(path))
+        return truly(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", failing)
+    with pytest.raises(kind, match=name), workspace.saving():
+        raise AssertionError("there is no lock")
+    with pytest.raises(kind, match=name):
+        workspace.gc(list)
+
+
+def test_what_goes_wrong_in_a_save_is_not_told_of_its_lock(root: Path) -> None:
+    with pytest.raises(FileNotFoundError), Workspace(root).saving():
+        (root / "missing").read_text()
 
 
 def test_a_sweep_finishes_a_killed_restore_first(root: Path, deadly: Killer) -> None:

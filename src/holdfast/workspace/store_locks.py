@@ -2,9 +2,9 @@
 
 *Work* is exclusive: one capture, restore or sweep at a time. *Use* is shared by every save from its capture
 until its checkpoint is stored, and exclusive for a sweep: so a sweep never takes a snapshot whose checkpoint
-is about to name it. Saves that overlap leave it no moment, so each passes through a *turn*, which a sweep
-keeps from when it begins to wait. All belong to an open file and end with its process, however that ends; the
-git commands that a process starts hold them too.
+is about to name it. Saves that overlap leave it no moment, so a sweep that waits takes the *turn*, for which
+a save waits a moment before it goes in. That is politeness; *use* alone decides. All belong to an open file and
+end with its process, however that ends; the git commands that a process starts hold them too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,9 @@ except ImportError:  # not on Windows
 
 # How long one waits for others.
 PATIENCE: Final = 60.0
+# How long a save lets a sweep go first. The sweep may wait for somebody who stays long, or for that very save:
+# a handler of a signal saves in the middle of another one.
+COURTESY: Final = 1.0
 # Who naps longer finds the lock taken again by somebody who came later.
 _LONGEST_NAP: Final = 0.01
 # How temporary directories of ours begin.
@@ -55,15 +58,38 @@ class StoreLocks:
     @contextmanager
     def working(self, seconds: float) -> Iterator[None]:
         """Be the only one that captures, restores or sweeps."""
+        with self._explained(), self._locked(_WORK, shared=False, seconds=seconds) as handle:
+            if not _left_in_peace(handle) and os.access(self._home, os.W_OK):
+                self._tidy_up()
+            with suppress(OSError):
+                os.pwrite(handle, _BUSY, 0)
+            yield
+            with suppress(OSError):
+                os.pwrite(handle, _in_peace(), 0)
+
+    @contextmanager
+    def using(self, *, alone: bool, seconds: float) -> Iterator[None]:
+        """Keep sweeps away, or with ``alone`` be the sweep."""
+        with ExitStack() as held:
+            # What goes wrong in the block has nothing to do with the locks.
+            with self._explained():
+                if alone:
+                    held.enter_context(self._locked(_TURN, shared=False, seconds=seconds))
+                else:
+                    courtesy = min(seconds, COURTESY)
+                    with (
+                        suppress(WorkspaceBusy),
+                        self._locked(_TURN, shared=True, seconds=courtesy),
+                    ):
+                        pass
+                held.enter_context(self._locked(_USE, shared=not alone, seconds=seconds))
+            yield
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of what the system refuses that it is about the snapshots, and that nothing is lost."""
         try:
-            with self._locked(_WORK, shared=False, seconds=seconds) as handle:
-                if not _left_in_peace(handle) and os.access(self._home, os.W_OK):
-                    self._tidy_up()
-                with suppress(OSError):
-                    os.pwrite(handle, _BUSY, 0)
-                yield
-                with suppress(OSError):
-                    os.pwrite(handle, _in_peace(), 0)
+            yield
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise WorkspaceFull(
@@ -74,30 +100,6 @@ class StoreLocks:
                 f"the snapshots of {self._project} cannot be read or written: {error}. Nothing is lost: "
                 "remove the cause and try again"
             ) from error
-
-    @contextmanager
-    def using(self, *, alone: bool, seconds: float) -> Iterator[None]:
-        """Keep sweeps away, or with ``alone`` be the sweep."""
-        if alone:
-            with (
-                self._locked(_TURN, shared=False, seconds=seconds),
-                self._locked(_USE, shared=False, seconds=seconds),
-            ):
-                yield
-            return
-        # Who keeps the sweep waiting already would wait for itself.
-        if not self._is_held(_USE):
-            with self._locked(_TURN, shared=True, seconds=seconds):
-                pass
-        with self._locked(_USE, shared=True, seconds=seconds):
-            yield
-
-    def _is_held(self, name: str) -> bool:
-        """Whether whoever asks holds a lock already: a handler of a signal may save in the middle of a save."""
-        with suppress(FileNotFoundError):
-            there = os.stat(self._home / name)
-            return any(os.path.samestat(os.fstat(one), there) for one in HELD.get())
-        return False
 
     @contextmanager
     def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[int]:
