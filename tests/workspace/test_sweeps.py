@@ -10,6 +10,8 @@ import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 from holdfast import Workspace
 from holdfast.errors import WorkspaceBusy, WorkspaceFull, WorkspaceUnavailable
 from holdfast.workspace import store_locks
+from holdfast.workspace.base import Progress
 from holdfast.workspace.private_store import PrivateStore
 from tests.workspace.children import run_python
 from tests.workspace.killing import Killer, killer
@@ -237,6 +240,27 @@ def test_a_lock_that_cannot_be_made_is_told_as_what_it_is(
 def test_what_goes_wrong_in_a_save_is_not_told_of_its_lock(root: Path) -> None:
     with pytest.raises(FileNotFoundError), Workspace(root).saving():
         (root / "missing").read_text()
+
+
+def test_a_context_that_outlives_a_save_can_save_too(root: Path) -> None:
+    """A task that is begun in a save, from its progress, has a copy of the save's context."""
+    workspace = Workspace(root)
+    contexts: list[Context] = []
+
+    def work(progress: Progress | None = None) -> str:
+        with workspace.saving():
+            return workspace.snapshot(progress=progress).commit
+
+    with ExitStack() as others:
+        # Later the numbers of the locks' handles are nobody's.
+        for _ in range(30):
+            others.enter_context(open(os.devnull, "rb"))
+        first = work(lambda *_: contexts.append(copy_context()))
+    (root / "a").write_text("two")
+    with ThreadPoolExecutor() as threads:
+        second = threads.submit(contexts[0].run, work).result()
+    assert workspace.read(second, "a") == b"two"
+    assert workspace.read(first, "a") == b"one"
 
 
 def test_a_sweep_finishes_a_killed_restore_first(root: Path, deadly: Killer) -> None:

@@ -14,10 +14,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import get_ident
 from typing import IO, Final, cast
 
 from holdfast.errors import (
@@ -29,9 +29,10 @@ from holdfast.errors import (
 )
 from holdfast.workspace.environment import inherited, variables_for
 
-# Open files that every git of this context holds too. A lock on one of them lasts until the last git has
-# ended, so that whoever comes after a killed process does not meet a git of its that is still writing.
-HELD: Final[ContextVar[tuple[int, ...]]] = ContextVar("held", default=())
+# The open lock files of this process, each with the thread that has it. Every git of that thread holds it too: the
+# lock lasts until the last git has ended, so that whoever comes after a killed process does not meet a git of
+# its that is still writing.
+HELD: Final[dict[int, int]] = {}
 # What the system ends a process with that lets a file grow beyond its limit; not on Windows.
 _TOO_LARGE: Final = getattr(signal, "SIGXFSZ", 0)
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -173,6 +174,7 @@ class Git:
         env = inherited() | self._variables
         if index is not None:
             env["GIT_INDEX_FILE"] = str(index)
+        held = [handle for handle, thread in tuple(HELD.items()) if thread == get_ident()]
         try:
             return subprocess.Popen(
                 [find_git(), *arguments],
@@ -181,7 +183,7 @@ class Git:
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                pass_fds=HELD.get(),
+                pass_fds=held,
             )
         except (OSError, ValueError) as error:
             raise WorkspaceUnavailable(f"git cannot be started: {error}") from error

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 from typing import Final
 
 from holdfast.errors import WorkspaceBusy, WorkspaceFull, WorkspaceUnavailable
@@ -44,8 +45,6 @@ _OURS: Final = frozenset({_WORK, _USE, _TURN})
 # What stands in the lock file while its holder is at work. After it let go in peace, see `_in_peace`.
 _BUSY: Final = b"1"
 _NOT_WRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-# The open lock files of this process.
-_HANDLES: Final[set[int]] = set()
 
 
 class StoreLocks:
@@ -108,8 +107,7 @@ class StoreLocks:
         secure(self._home)
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = self._open(name)
-        _HANDLES.add(handle)
-        held = HELD.set((*HELD.get(), handle))
+        HELD[handle] = get_ident()
         try:
             self._wait_for(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, seconds)
             yield handle
@@ -117,9 +115,7 @@ class StoreLocks:
             # until the last git that was started has ended, too.
             fcntl.flock(handle, fcntl.LOCK_UN)
         finally:
-            HELD.reset(held)
-            if handle in _HANDLES:
-                _HANDLES.discard(handle)
+            if HELD.pop(handle, None) is not None:
                 os.close(handle)
 
     def _open(self, name: str) -> int:
@@ -222,11 +218,10 @@ def _lock_files(home: Path) -> Iterator[Path]:
 
 def _let_go() -> None:
     """In a forked child: a lock belongs to the process that took it."""
-    for handle in tuple(_HANDLES):
-        _HANDLES.discard(handle)
+    for handle in tuple(HELD):
+        del HELD[handle]
         with suppress(OSError):
             os.close(handle)
-    HELD.set(())
 
 
 if hasattr(os, "register_at_fork"):
