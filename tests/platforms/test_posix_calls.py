@@ -21,6 +21,7 @@ BEHIND_THE_LOCK = {
     "workspace/apply.py",
     "workspace/held.py",
     "workspace/incoming.py",
+    "workspace/passing.py",
     "workspace/process.py",
     "workspace/store_locks.py",
     "workspace/watch.py",

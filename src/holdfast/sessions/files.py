@@ -45,7 +45,7 @@ from holdfast.workspace.base import (
 )
 from holdfast.workspace.files import Files
 from holdfast.workspace.git import Workspace
-from holdfast.workspace.passing import passing_group
+from holdfast.workspace.passing import PassingGroup, group_of
 from holdfast.workspace.repository import read_git_state
 
 GIT: Final = "git"
@@ -182,16 +182,15 @@ class ProjectFiles:
             given, include=(*given.include, *listed(paths)), patterns=[*listed(patterns)]
         )
 
-    def _group(self) -> str:
+    def _group(self) -> str | PassingGroup:
         """Return a name for what this store and tenant keep, the same wherever the project lies."""
+        if self._store.passing:
+            return group_of(self._store)
         name = self._store.url
         path = getattr(self._store, "path", None)
         if path is not None:
             name = os.path.relpath(path, self._project_dir)
             name = name if not name.startswith("..") else str(path)
-        elif not self._store.shared:
-            # Nobody else has this store: what it kept goes with it.
-            return passing_group(id(self._store))
         return sha256(f"{name}\0{self._store.tenant}".encode()).hexdigest()[:16]
 
     @contextmanager

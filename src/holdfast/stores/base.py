@@ -62,6 +62,9 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
     shared: ClassVar[bool] = False
     """Whether other machines read the same store, so that files have to travel through it."""
 
+    passing: ClassVar[bool] = False
+    """Whether all of it is gone with this object, and with it whoever needs the files that it names."""
+
     @property
     def sums(self) -> Sums:
         """What gives the rows of effects and pending writes their sums, and compares them."""

@@ -39,6 +39,11 @@ class SealedAccess(Store):
         return self.inner.shared
 
     @property
+    def passing(self) -> bool:  # type: ignore[override]
+        """Whether all of it is gone with the store inside."""
+        return self.inner.passing
+
+    @property
     def path(self) -> Path | None:
         """The file that the store is in, where it is one."""
         return getattr(self.inner, "path", None)

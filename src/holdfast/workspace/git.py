@@ -53,7 +53,7 @@ from holdfast.workspace.damaged import set_damaged_aside
 from holdfast.workspace.details import Details
 from holdfast.workspace.journal import JOURNAL
 from holdfast.workspace.packs import check_lists, export_pack, import_pack, take_in, write_pack
-from holdfast.workspace.passing import has_passed
+from holdfast.workspace.passing import PassingGroup, passed_groups
 from holdfast.workspace.position import Position
 from holdfast.workspace.private_store import PrivateStore
 from holdfast.workspace.process import find_git
@@ -74,8 +74,8 @@ _DEFAULT_GROUP: Final = "local"
 class Workspace:
     """The files of the project that ``project_dir`` lies in.
 
-    ``group`` names whose snapshots these are: `gc` only ever looks at its own. Objects may be used from
-    several threads and processes; a capture, a restore or a sweep waits for the one before it.
+    ``group`` names whose snapshots these are: `gc` looks at its own, and at those that nobody has any
+    more of stores that were in memory. Objects may be used from several threads and processes; a capture, a restore or a sweep waits for the one before it.
     ``never`` names databases that may lie among the project's files and are not to be touched.
     """
 
@@ -84,12 +84,12 @@ class Workspace:
         project_dir: str | Path | None = None,
         *,
         limits: Limits | None = None,
-        group: str = _DEFAULT_GROUP,
+        group: str | PassingGroup = _DEFAULT_GROUP,
         never: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         self.root = refuse_unsuitable(find_project_root(project_dir))
         self.limits = limits or Limits()
-        self._group = group
+        self._owner = group
         self._store = PrivateStore(
             self.root,
             self.root / AGENTS_DIR / STORE,
@@ -123,7 +123,7 @@ class Workspace:
             finish_interrupted(self._store, self.limits, repository)
             self._store.prepare(sha256=_uses_sha256(repository))
             capture = Capture(self._store, self.limits, repository=repository, progress=progress)
-            return capture.run(told, group=self._group)
+            return capture.run(told, group=self._held_group())
 
     @contextmanager
     def saving(self) -> Iterator[None]:
@@ -242,7 +242,7 @@ class Workspace:
         repository = Repository.find(self.root)
         with self._store.working():
             finish_interrupted(self._store, self.limits, repository)
-            work = Restore(self._store, self.limits, repository, commit, group=self._group)
+            work = Restore(self._store, self.limits, repository, commit, group=self._held_group())
             return work.run(
                 paths=wanted,
                 keep=keep,
@@ -328,9 +328,18 @@ class Workspace:
             self._hold(commits)
 
     def _hold(self, commits: Iterable[str]) -> None:
+        group = self._held_group()
         for commit in commits:
             self._store.read_commit(commit)
-            self._store.references.keep(self._group, commit, last=False)
+            self._store.references.keep(group, commit, last=False)
+
+    @property
+    def _group(self) -> str:
+        return self._owner if isinstance(self._owner, str) else self._owner.name
+
+    def _held_group(self) -> str:
+        """Return the group, which no sweep lets go of from here on. Needs the work lock."""
+        return self._owner if isinstance(self._owner, str) else self._owner.hold(self._store.home)
 
     def last(self) -> str | None:
         """Return the project's latest snapshot, whoever made it; None if it is not there any more."""
@@ -393,7 +402,7 @@ class Workspace:
     ) -> Sweep:
         """Let go of this group's snapshots that ``needed()`` does not name, and free their room.
 
-        Those of processes that have ended go as well, where nobody else has their stores.
+        Those of stores in memory that are gone go as well.
         Saves wait meanwhile: ``needed`` is asked when none is between its capture and its checkpoint.
         The last snapshot stays, since the next capture builds on it; with ``last=False`` it goes as
         well, and the next capture reads every file.
@@ -413,16 +422,16 @@ class Workspace:
             mended = self._hold_again(wanted if only_here else set(), dry_run=dry_run)
             if mended:
                 return Sweep(0, 0, dry_run, mended=mended)
-            orphans = {
-                group: commits - wanted if group == self._group else commits
-                for group, commits in self._store.references.kept().items()
-                if group == self._group or has_passed(group)
-            }
+            held, passed = self._store.references.kept(), passed_groups(self._store.home)
+            orphans = {group: held.get(group, set()) for group in passed}
+            orphans[self._group] = held.get(self._group, set()) - wanted
             before = self._store.size()
             if not dry_run:
                 self._store.references.hold_last(self.last() if read_cache(self._store) else None)
                 for group, commits in orphans.items():
                     self._store.references.release(group, sorted(commits))
+                for group in passed:
+                    (self._store.home / group).unlink(missing_ok=True)
                 if not last and self.last() not in self._store.references.all_kept():
                     forget_cache(self._store)
                 if repack:
@@ -452,6 +461,7 @@ class Workspace:
         there = self._store.present(set().union(*again.values()))
         lost = there.difference(*held.values())
         if not dry_run:
+            self._held_group()
             references.hold_again({group: commits & there for group, commits in again.items()})
             # What a reference is named after may be gone; then it holds nothing and stops every sweep.
             for group, commits in references.misleading().items():
