@@ -69,7 +69,8 @@ def is_step(event: str, arguments: tuple[Any, ...]) -> bool:
     return event in _STEPS or (event == "open" and bool((arguments[2] or 0) & _WRITES))
 
 
-def _arm(at: int) -> None:
+def arm(at: int) -> None:
+    """Have this process end just before a step, counted from here."""
     left = at
 
     def step(event: str, arguments: tuple[Any, ...]) -> None:
@@ -95,7 +96,7 @@ def _serve() -> None:
             if order["call"] == "gc":
                 # What is needed is asked for by a call.
                 arguments = [partial(list, arguments[0])]
-            _arm(order["at"])
+            arm(order["at"])
             call(*arguments, **order["options"])
             os._exit(0)
         status = os.waitpid(child, 0)[1]

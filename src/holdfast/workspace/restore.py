@@ -38,6 +38,7 @@ from holdfast.workspace.files import LINK
 from holdfast.workspace.journal import JOURNAL, Journal
 from holdfast.workspace.lengths import is_link_target
 from holdfast.workspace.mover import Move, Mover, forget_announcement
+from holdfast.workspace.passing import is_passing
 from holdfast.workspace.paths import folders_of, within
 from holdfast.workspace.plan import Keep, Plan, Side, make_plan
 from holdfast.workspace.position import Position
@@ -335,6 +336,7 @@ def finish_interrupted(
     plan, mark, purpose = journal.plan, journal.mark, journal.purpose
     old, new, tip = journal.old, journal.new, journal.tip
     applier = Applier(store, mark)
+    _rescue(store, journal.safety)
     try:
         put_back = applier.clean_up(plan)
     except OSError as error:
@@ -381,6 +383,17 @@ def finish_interrupted(
         commits=move.commits if move else (),
         backup=move.backup if move else None,
     )
+
+
+def _rescue(store: PrivateStore, safety: str) -> None:
+    """Keep the safety snapshot of a store in memory, which may be gone: what it holds may be nowhere else.
+
+    A store that lasts names its own.
+    """
+    held = store.references.kept()
+    passing = any(is_passing(group) and safety in commits for group, commits in held.items())
+    if passing and store.present([safety]):
+        store.references.keep(SAFETY_GROUP, safety, last=False)
 
 
 def finished_note(purpose_id: str) -> str:
