@@ -561,7 +561,7 @@ class StateTooLarge(IntegrityError):
 
 
 class LogDamaged(IntegrityError):
-    """The log of a SQLite file is damaged, and has commits behind the damage. It was not opened."""
+    """The log of a SQLite file is damaged, and has commits that SQLite would drop. It was not opened."""
 
     code = "log_damaged"
 

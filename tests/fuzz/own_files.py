@@ -191,7 +191,7 @@ _SALTS: Final = b"saltsalt"
 def log_of(data: bytes) -> bytes:
     """Return the write-ahead log that an input stands for, with checksums that fit.
 
-    The first three bits say how large its pages are. Behind each `PART` is a frame: a byte that is odd where
+    The first three bits say how large its pages are, and the next one whether its header is damaged. Behind each `PART` is a frame: a byte that is odd where
     its checksum is to be wrong, the page's number and that of all pages in four bytes each, and the page.
     """
     size = _PAGE << (data[0] >> 5 if data else 0)
@@ -204,6 +204,8 @@ def log_of(data: bytes) -> bytes:
         if frame[:1] and frame[0] & 1:
             checksum = (checksum[0] ^ 1, checksum[1])
         parts += [numbers, _SALTS, struct.pack(">2I", *checksum), page]
+    if data and data[0] & 0x10:
+        parts[0] = bytes(8) + head[8:]
     return b"".join(parts)
 
 
@@ -222,10 +224,11 @@ def read_log(data: bytes) -> None:
 
 
 def log_seeds() -> Iterator[bytes]:
-    """Yield the log that writes the first pages again, whole, damaged, and of a database larger than any."""
+    """Yield the log that writes the first pages again: whole, damaged, without its header, and of a database
+    larger than any."""
     pages = [own_database()[at : at + _PAGE] for at in range(0, 4 * _PAGE, _PAGE)]
     count = len(own_database()) // _PAGE
-    for first, all_pages in ((0, count), (1, count), (0xE1, 0xFFFFFFFF)):
+    for first, all_pages in ((0, count), (1, count), (0x10, count), (0xE1, 0xFFFFFFFF)):
         yield PART.join(
             bytes((0 if number else first,)) + struct.pack(">2I", number + 1, all_pages) + page
             for number, page in enumerate(pages)

@@ -83,6 +83,10 @@ def salvage(
         lost_lines = 0
         lost = [Lost(id_, "its row cannot be read") for id_ in rows.lost_checkpoints]
         lost += map(_lost_time, rows.mended)
+        if rows.unread_log:
+            lost.append(
+                Lost(None, "its log cannot be read, and saves that were only there are lost")
+            )
         for tenant in lost_seals(made):
             seal = sealing(tenant, keys)
             if seal is None:

@@ -377,13 +377,15 @@ class DatabaseFile:
         return False
 
     def _refuse_damaged_log(self, connection: apsw.Connection) -> None:
-        """Raise `LogDamaged` when commits stand behind a damaged frame: SQLite would drop them."""
+        """Raise `LogDamaged` when a log has commits that SQLite does not see: it would drop them."""
         log = Path(f"{self.path}-wal")
         if not _size(str(log)):
             return
         try:
             damaged = is_damaged(
-                log, lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+                log,
+                lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0],
+                lambda at, size: connection.read("main", 0, at, size)[1],
             )
         except apsw.ReadOnlyError:
             # Nobody writes it here, and SQLite does not tell how far it reads.
@@ -397,7 +399,7 @@ class DatabaseFile:
         with suppress(OSError):
             kept = f", and {keep_log(log)} is a copy of the log"
         raise LogDamaged(
-            f"{self.url}: its log is damaged, and SQLite would drop what was saved after the damage. "
+            f"{self.url}: its log is damaged, and SQLite would drop saves that are only there. "
             f"Nothing was changed{kept}: save everything that still verifies with "
             f"holdfast doctor --salvage NEW"
         )

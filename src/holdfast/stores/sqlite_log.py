@@ -10,6 +10,10 @@ it may be opened beside SQLite.
 SQLite stops at the first frame that does not fit, as after a power cut, and drops the rest. But who commits
 begins where the last commit ended, and that one was on the disk by then: two commits in one go behind a frame
 that does not fit were acknowledged, and the frame was damaged since. One alone may be a torn end.
+
+The header is on the disk before the first frame is written, so no power cut leaves frames without one. Where it does
+not fit, SQLite drops them all. It is told anew from the frames: checksums can be undone, and what the first frame
+goes on from is the header's.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
@@ -26,6 +31,7 @@ HEADER: Final = struct.Struct(">4I8s2I")
 FRAME: Final = struct.Struct(">2I8s2I")
 # The last bit says in which order the checksums take the bytes of a number.
 _MAGIC: Final = 0x377F0682
+_VERSION: Final = 3007000
 # So many commits in one go behind a frame that does not fit were acknowledged.
 _PROOF: Final = 2
 # Where none of so many frames is of the present run, those behind them are older too.
@@ -57,15 +63,18 @@ class Frame:
     page: bytes
 
 
-def is_damaged(log: Path, frames_read: Callable[[], int]) -> bool:
+def is_damaged(
+    log: Path, frames_read: Callable[[], int], page_of: Callable[[int, int], bytes]
+) -> bool:
     """Whether a log has commits that SQLite does not see, of which ``frames_read`` tells where it stopped.
 
-    Others may write meanwhile. As a rule this reads a few headers of frames and no more.
+    Others may write meanwhile. As a rule this reads a few headers of frames and no more. Where there is no header,
+    ``page_of`` returns what the database has at some place: nothing is lost of a log that is all in there.
     """
     with log.open("rb", buffering=0) as file:
         header = read_header(file)
         if header is None:
-            return False
+            return _has_more(file, page_of) and frames_read() <= 0 and read_header(file) is None
         read = max(frames_read(), 0)
         if not _has_commits(file, header, read) or not _has_lost_commits(file, header, read):
             return False
@@ -110,11 +119,43 @@ def _has_lost_commits(file: BinaryIO, header: Header, read: int) -> bool:
     return False
 
 
+def _has_more(file: BinaryIO, page_of: Callable[[int, int], bytes]) -> bool:
+    """Whether a log without a header may have a committed page that is not in the database as it is there."""
+    header = header_of_frames(file)
+    if header is None:
+        return _is_written(file)
+    newest = {number: at for at, number, _ in _committed(file, header)[0]}
+    for number, at in newest.items():
+        file.seek(at + FRAME.size)
+        if file.read(header.page_size) != page_of(
+            (number - 1) * header.page_size, header.page_size
+        ):
+            return True
+    return False
+
+
 def lost_commits(log: Path) -> bool:
-    """Whether a log that nobody writes to has commits behind a frame that does not fit."""
+    """Whether a log that nobody writes to has commits that SQLite does not see."""
     with log.open("rb") as file:
         header = read_header(file)
-        return header is not None and _committed(file, header)[1]
+        if header is not None:
+            return _committed(file, header)[1]
+        header = header_of_frames(file)
+        return header is not None and bool(_committed(file, header)[0])
+
+
+def is_unreadable(log: Path) -> bool:
+    """Whether nothing can be read of a log that was written, so that nobody knows what it had."""
+    with log.open("rb") as file:
+        return read_header(file) is None and header_of_frames(file) is None and _is_written(file)
+
+
+def _is_written(file: BinaryIO) -> bool:
+    """Whether a log has room for a frame and something where its header was."""
+    if file.seek(0, os.SEEK_END) < HEADER.size + FRAME.size + min(_PAGE_SIZES):
+        return False
+    file.seek(0)
+    return any(file.read(HEADER.size))
 
 
 def fold_log(log: Path, copy: Path) -> int:
@@ -124,7 +165,7 @@ def fold_log(log: Path, copy: Path) -> int:
     with it shows when its rows are verified. Pages that neither has are left empty.
     """
     with log.open("rb") as file, copy.open("rb+") as database:
-        header = read_header(file)
+        header = read_header(file) or header_of_frames(file)
         if header is None:
             return 0
         committed, _ = _committed(file, header)
@@ -200,6 +241,42 @@ def read_header(file: BinaryIO) -> Header | None:
     return Header(order, page_size, salts, (checksum[0], checksum[1]))
 
 
+def header_of_frames(file: BinaryIO) -> Header | None:
+    """Return what the header of a log must have said, by its frames; None where they do not tell.
+
+    Where the first frame is damaged too, others tell all but the checksum that it goes on from.
+    """
+    ways = list(product("<>", sorted(_PAGE_SIZES)))
+    for order, page_size in ways:
+        first = next(read_frames(file, page_size), None)
+        if first is not None and first.page_number:
+            before = _undone(first, order)
+            if _is_of_a_header(before, order, page_size, first.salts):
+                return Header(order, page_size, first.salts, before)
+    for order, page_size in ways:
+        for one, other in pairwise(islice(read_frames(file, page_size), _A_FEW)):
+            header = Header(order, page_size, one.salts, (0, 0))
+            if fits(other, header, one.checksum):
+                return header
+    return None
+
+
+def _undone(frame: Frame, order: str) -> Checksum:
+    """Return the checksum that a frame goes on from, if it is whole."""
+    before = undone(frame.page, order, frame.checksum)
+    return undone(struct.pack(">2I", frame.page_number, frame.pages), order, before)
+
+
+def _is_of_a_header(checksum: Checksum, order: str, page_size: int, salts: bytes) -> bool:
+    """Whether that is the checksum of a header of which only the sequence is not known."""
+    magic = _MAGIC | (order == ">")
+    begun = checksum_of(struct.pack(">2I", magic, _VERSION), order, (0, 0))
+    first, _ = undone(salts, order, checksum)
+    # Of the two numbers that come next, the sequence is in the second sum only.
+    [size] = struct.unpack(f"{order}I", struct.pack(">I", page_size))
+    return first == (begun[0] + size + begun[1]) & 0xFFFFFFFF
+
+
 def read_frames(file: BinaryIO, page_size: int, *, after: int = 0) -> Iterator[Frame]:
     """Yield the frames of a log, of whatever age, behind so many."""
     at = HEADER.size + after * (FRAME.size + page_size)
@@ -228,4 +305,14 @@ def checksum_of(data: bytes, order: str, before: Checksum) -> Checksum:
     for one, other in zip(words, words, strict=True):
         first = (first + one + second) & 0xFFFFFFFF
         second = (second + other + first) & 0xFFFFFFFF
+    return first, second
+
+
+def undone(data: bytes, order: str, after: Checksum) -> Checksum:
+    """Return the checksum that `checksum_of` made that one of, with these bytes."""
+    first, second = after
+    words = reversed(struct.unpack(f"{order}{len(data) // 4}I", data))
+    for other, one in zip(words, words, strict=True):
+        second = (second - other - first) & 0xFFFFFFFF
+        first = (first - one - second) & 0xFFFFFFFF
     return first, second

@@ -27,6 +27,7 @@ from holdfast.stores.sqlite_connection import SQL
 from holdfast.stores.sqlite_copy import copy_database
 from holdfast.stores.sqlite_damaged import TABLES, open_damaged
 from holdfast.stores.sqlite_file import DatabaseFile
+from holdfast.stores.sqlite_log import is_unreadable
 from holdfast.stores.sqlite_rows import moment, stamp
 from holdfast.stores.sqlite_schema import check_schema, ensure_schema
 from holdfast.stores.sums import Sums
@@ -53,6 +54,8 @@ class Salvaged:
     lost_checkpoints: list[str] = field(default_factory=list)
     remade_sessions: list[str] = field(default_factory=list)
     mended: list[MendedTime] = field(default_factory=list)
+    # Nobody knows what the log had, if it was not all in the file.
+    unread_log: bool = False
 
 
 class MendedTime(NamedTuple):
@@ -74,8 +77,10 @@ def salvage_rows(source: Path, target: Path) -> Salvaged:
     if not source.is_file():
         raise StoreUnavailable(f"there is no file {source}")
     copy = target.with_name("damaged.db")
-    copy_database(source, copy)
     found = Salvaged()
+    with suppress(FileNotFoundError):
+        found.unread_log = is_unreadable(Path(f"{source}-wal"))
+    copy_database(source, copy)
     damaged = open_damaged(copy, str(source))
     new = DatabaseFile(target, str(target), busy_timeout=1)
     try:
