@@ -77,6 +77,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── StoreFull
     │   ├── StoreReadOnly
     │   ├── NotADatabase
+    │   ├── LogMisplaced
     │   ├── AccessDenied
     │   ├── StoreClosed
     │   ├── KeyRequired
@@ -638,6 +639,12 @@ class NotADatabase(StoreError):
     """The file is not a Holdfast database, or it is damaged."""
 
     code = "not_a_database"
+
+
+class LogMisplaced(StoreError):
+    """The log beside a SQLite file is that of another one. It was not opened."""
+
+    code = "log_misplaced"
 
 
 class AccessDenied(StoreError):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
+
+from holdfast import SessionManager
+from holdfast.stores.sqlite import SqliteStore
 from tests.cli.conftest import CommandLine
 from tests.doctor.test_salvage import fill, pages_of, ruin
-from tests.doctor.test_salvaged_logs import left_by_a_killed_writer, turn_bit
+from tests.doctor.test_salvaged_logs import left_by_a_killed_writer, overwrite, stored, turn_bit
 
 
 def database(cli: CommandLine) -> Path:
@@ -85,6 +92,85 @@ def test_a_damaged_log_is_found_by_every_command(cli: CommandLine) -> None:
     assert cli("sessions").code == 5
     assert cli("doctor", "--salvage", "saved.db").code in (0, 5)
     assert cli("verify", "--deep", "--url", "saved.db").code == 0
+
+
+def left_with_a_log(path: Path, damage: str) -> None:
+    """Leave a database of which something has to be salvaged, and a log that is not in it yet."""
+    path.parent.mkdir(mode=0o700)
+    left_by_a_killed_writer(path, 30, before=0 if damage == "a new file" else 10)
+    log = Path(f"{path}-wal")
+    if damage == "an emptied file":
+        path.write_bytes(b"")
+    elif damage == "a damaged log":
+        turn_bit(log, 15)
+    elif damage == "a damaged header":
+        overwrite(log, 32)
+
+
+DAMAGES = ["a new file", "an old file", "an emptied file", "a damaged log", "a damaged header"]
+
+
+@pytest.mark.parametrize("used", ["at once", "after it was used"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_a_salvage_prints_puts_the_new_file_in_the_place_of_the_old_one(
+    cli: CommandLine, damage: str, used: str
+) -> None:
+    path = cli.project / ".agents" / "sessions.db"
+    left_with_a_log(path, damage)
+    before = {one.name: one.read_bytes() for one in path.parent.glob("sessions.db*")}
+    look, *moves = cli("doctor", "--salvage", "saved.db", "--json").json["salvage"]["next"]
+    assert cli(*shlex.split(look)[1:]).code == 0
+    saved = stored(cli.project / "saved.db")
+    assert len(saved) > 10
+    if used == "after it was used":
+        with SessionManager.open("saved.db", project_dir=cli.project, workspace=False) as manager:
+            session = manager.resume_session("other")
+            saved[session.save_checkpoint("more", state={"more": 1}).id] = {"more": 1}
+    for one in moves:
+        subprocess.run(one, shell=True, check=True, cwd=cli.project)
+    assert cli("verify", "--deep").code == 0
+    assert stored(path) == saved
+    aside = {
+        one.name.replace(".damaged-1", ""): one.read_bytes()
+        for one in path.parent.glob("sessions.db.damaged-1*")
+    }
+    assert (
+        aside.items()
+        >= {name: content for name, content in before.items() if not name.endswith("-shm")}.items()
+    )
+    with SqliteStore(path) as store:
+        assert any("sessions.db.damaged-1-wal: moved away" in one for one in store.leftovers())
+    told = cli("doctor", "--salvage", "again.db").out
+    assert f"mv {path} {path}.damaged-2\n" in told
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_salvaged_file_beside_the_log_of_another_is_refused_and_left_alone(
+    cli: CommandLine, damage: str
+) -> None:
+    path = cli.project / ".agents" / "sessions.db"
+    left_with_a_log(path, damage)
+    assert cli("doctor", "--salvage", "saved.db").code in (0, 5)
+    saved = stored(cli.project / "saved.db")
+    shutil.move(cli.project / "saved.db", path)
+    before = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+    for command in ("status", "sessions", "verify", "doctor"):
+        answer = cli(command)
+        assert answer.code in (5, 6)
+        assert ".db-wal" in answer.err + answer.out
+    assert (path.read_bytes(), Path(f"{path}-wal").read_bytes()) == before
+    for ending in ("-wal", "-shm"):
+        Path(f"{path}{ending}").rename(cli.project / f"aside{ending}")
+    assert cli("verify", "--deep").code == 0
+    assert stored(path) == saved
+
+
+def test_it_makes_no_file_with_the_name_of_an_option(cli: CommandLine) -> None:
+    database(cli)
+    answer = cli("doctor", "--salvage", "--json")
+    assert answer.code == 2
+    assert "--json" in answer.err
+    assert not (cli.project / "--json").exists()
 
 
 def test_a_server_is_not_salvaged(cli: CommandLine) -> None:

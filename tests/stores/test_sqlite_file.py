@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 
 from holdfast.errors import (
     HoldfastError,
+    LogMisplaced,
     NotADatabase,
     SchemaMissing,
     StateCorrupt,
@@ -250,6 +252,27 @@ def test_a_database_that_is_put_back_beside_its_log_meanwhile_stays(
         moved.rename(path)
     with SqliteStore(path) as store:
         assert store.find_session("saved") is not None
+
+
+@pytest.mark.parametrize("replaced_by", ["another store", "a copy"])
+def test_the_log_of_another_file_is_refused_and_left_alone(path: Path, replaced_by: str) -> None:
+    other, beside = path.parent / "other.db", path.parent / "beside.db"
+    with SqliteStore(path) as store:
+        if replaced_by == "a copy":
+            store.back_up(other)
+        store.create_session(session(id="saved"))
+        for ending in ("", "-wal"):
+            shutil.copyfile(f"{path}{ending}", f"{beside}{ending}")
+    SqliteStore(other).close()
+    other.replace(beside)
+    before = beside.read_bytes(), Path(f"{beside}-wal").read_bytes()
+    for create in (True, False):
+        with pytest.raises(LogMisplaced, match="-wal"):
+            SqliteStore(beside, ensure_schema=create)
+    assert (beside.read_bytes(), Path(f"{beside}-wal").read_bytes()) == before
+    for ending in ("-wal", "-shm"):
+        Path(f"{beside}{ending}").unlink(missing_ok=True)
+    SqliteStore(beside).close()
 
 
 def test_a_pipe_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:

@@ -28,7 +28,14 @@ from holdfast.doctor.places import (
     stated_file,
     store_file,
 )
-from holdfast.errors import HoldfastError, IntegrityError, NotADatabase, StoreBusy, StoreUnavailable
+from holdfast.errors import (
+    HoldfastError,
+    IntegrityError,
+    LogMisplaced,
+    NotADatabase,
+    StoreBusy,
+    StoreUnavailable,
+)
 from holdfast.leases import describe_holder
 from holdfast.model import CheckpointQuery, SessionQuery
 from holdfast.processes import owner_name
@@ -76,6 +83,8 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
             found += _store(manager)
     except (NotADatabase, IntegrityError) as error:
         found.append(Finding("store", "bad", str(error), _SALVAGE))
+    except LogMisplaced as error:
+        found.append(Finding("store", "bad", str(error)))
     except HoldfastError as error:
         path = store_file(config)
         absent = path is None and isinstance(error, StoreUnavailable)

@@ -8,12 +8,14 @@ one of which nobody knows how it ended: without it the step would be run a secon
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from holdfast.doctor.leaving_out import LeavingOut, Lost
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from holdfast.crypto import GivenKeys
 
 
+# A database, and what SQLite keeps beside it under names that it makes of the file's: they go together.
+_ENDINGS: Final = ("", "-wal", "-shm", "-journal")
+
+
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
     """What was saved, and what was lost.
@@ -44,6 +50,7 @@ class SalvageReport:
     ids where an index still knew them. ``remade_sessions`` had lost their own row.
     """
 
+    source: Path
     target: Path
     sessions: int
     checkpoints: int
@@ -57,6 +64,27 @@ class SalvageReport:
     def complete(self) -> bool:
         """True when nothing was lost."""
         return not (self.lost or self.lost_rows or self.remade_sessions)
+
+    @property
+    def moves(self) -> list[tuple[Path, Path]]:
+        """What to rename, in this order, to put the new file in the place of the old one.
+
+        The old one keeps its log: SQLite would write that over the new one.
+        """
+        old = [end for end in _ENDINGS if os.path.lexists(f"{self.source}{end}")]
+        aside = next(
+            name
+            for name in (f"{self.source}.damaged-{number}" for number in count(1))
+            if not any(os.path.lexists(f"{name}{end}") for end in _ENDINGS)
+        )
+        away = [(Path(f"{self.source}{end}"), Path(f"{aside}{end}")) for end in old]
+        return [*away, (self.target, self.source)]
+
+    @property
+    def next(self) -> list[str]:
+        """The commands that look at the new file and then put it in the place of the old one."""
+        look = shlex.join(["holdfast", "verify", "--deep", "--url", str(self.target)])
+        return [look, *(shlex.join(["mv", str(one), str(to)]) for one, to in self.moves)]
 
 
 def salvage(
@@ -101,7 +129,7 @@ def salvage(
                 lost_lines += leaving_out.logs
         mend_chains(made)
         _publish(made, target)
-    return _report(target, rows, lost, lost_lines)
+    return _report(source, target, rows, lost, lost_lines)
 
 
 def _lost_time(time: MendedTime) -> Lost:
@@ -159,9 +187,12 @@ def _publish(made: Path, target: Path) -> None:
         sync_directory(target.parent)
 
 
-def _report(target: Path, rows: Salvaged, lost: list[Lost], lost_lines: int) -> SalvageReport:
+def _report(
+    source: Path, target: Path, rows: Salvaged, lost: list[Lost], lost_lines: int
+) -> SalvageReport:
     left_out = sum(one.checkpoint_id is not None for one in lost) - len(rows.lost_checkpoints)
     return SalvageReport(
+        source=source,
         target=target,
         sessions=rows.taken["sessions"] + len(rows.remade_sessions),
         checkpoints=rows.taken["session_checkpoints"] - left_out,

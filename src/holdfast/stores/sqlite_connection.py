@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Final
 
@@ -17,6 +18,8 @@ SQL: Final = queries("sqlite")
 _LOG_BYTES: Final = 16 << 20
 # Room for the rows of ten thousand checkpoints; the default of 2 MiB reads them anew each time.
 _CACHE_KIBIBYTES: Final = 16 << 10
+# What SQLite keeps of a database as a whole, at its very beginning.
+_HEAD_BYTES: Final = 100
 # Seconds between two looks at a lock that another process holds: at first, and later.
 _POLL_OFTEN: Final = 0.001
 _POLL_SELDOM: Final = 0.01
@@ -44,6 +47,20 @@ def wait_for_locks(connection: apsw.Connection, seconds: float) -> None:
         return True
 
     connection.set_busy_handler(is_worth_asking_again)
+
+
+def mark_as_new(connection: apsw.Connection) -> None:
+    """Give a database a number that no other has, so that the log of another one is told from its own."""
+    connection.pragma("user_version", 1 + secrets.randbelow(0x7FFFFFFF))
+
+
+def is_log_of_another(connection: apsw.Connection) -> bool:
+    """Tell whether the number in a file is not the one that SQLite sees with the log beside it. Only reads."""
+    seen = connection.pragma("user_version")
+    whole, head = connection.read("main", 0, 0, _HEAD_BYTES)
+    # A new one is in its log only, but for an empty page.
+    ours = whole and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+    return ours and int.from_bytes(head[60:64], "big", signed=True) != seen
 
 
 def refuse_foreign(connection: apsw.Connection, url: str) -> None:

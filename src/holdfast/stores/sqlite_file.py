@@ -29,6 +29,7 @@ from holdfast.durable import sync_directory
 from holdfast.errors import (
     HoldfastError,
     LogDamaged,
+    LogMisplaced,
     NotADatabase,
     StateCorrupt,
     StoreBusy,
@@ -41,6 +42,7 @@ from holdfast.stores.sqlite_connection import (
     APPLICATION_ID,
     SQL,
     distrust,
+    is_log_of_another,
     prepare,
     refuse_foreign,
     wait_for_locks,
@@ -173,8 +175,13 @@ class DatabaseFile:
         name = glob.escape(self.path.name)
         logs = sorted(self.path.parent.glob(f"{name}-wal.damaged-*"))
         found += [f"{one}: a copy of a damaged log; remove it yourself" for one in logs]
-        copies = sorted(self.path.parent.glob(f"{name}.backup-*"))
-        return found + [f"{one}: made before a migration; remove it yourself" for one in copies]
+        for what, why in (
+            ("backup", "made before a migration"),
+            ("damaged", "moved away after a salvage"),
+        ):
+            copies = sorted(self.path.parent.glob(f"{name}.{what}-*"))
+            found += [f"{one}: {why}; remove it yourself" for one in copies]
+        return found
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` in a write transaction; its effects are durable when this returns."""
@@ -319,6 +326,7 @@ class DatabaseFile:
         try:
             # A foreign file must stay as it is, to the byte: no checkpoint of its log either.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self._refuse_log_of_another(connection)
             refuse_foreign(connection, self.url)
             self._refuse_damaged_log(connection)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -375,6 +383,14 @@ class DatabaseFile:
                 f"has with holdfast doctor --salvage NEW, or restore the file from a copy"
             )
         return False
+
+    def _refuse_log_of_another(self, connection: apsw.Connection) -> None:
+        """Raise `LogMisplaced` where SQLite would write the log of another file over this one."""
+        if _size(f"{self.path}-wal") and is_log_of_another(connection):
+            raise LogMisplaced(
+                f"{self.url}: the log beside it, {self.path}-wal, is that of another file, which this one has "
+                f"replaced. Nothing was changed: move the log and {self.path}-shm away, and repeat this"
+            )
 
     def _refuse_damaged_log(self, connection: apsw.Connection) -> None:
         """Raise `LogDamaged` when a log has commits that SQLite does not see: it would drop them."""

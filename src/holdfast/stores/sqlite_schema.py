@@ -19,7 +19,7 @@ from holdfast.errors import InvalidUrl, NotADatabase, SchemaMissing
 from holdfast.model import utc_now
 from holdfast.sql import Migration, migrations
 from holdfast.stores.migrate import pending, require_current
-from holdfast.stores.sqlite_connection import APPLICATION_ID, SQL, prepare
+from holdfast.stores.sqlite_connection import APPLICATION_ID, SQL, mark_as_new, prepare
 from holdfast.stores.sqlite_file import DatabaseFile
 from holdfast.stores.sqlite_rows import Row, stamp
 
@@ -128,6 +128,8 @@ def _migrate(connection: apsw.Connection, file: DatabaseFile) -> None:
         connection.execute(step.up)
         row = (step.version, step.checksum, stamp(utc_now()))
         connection.execute(SQL["migrations.insert"], row)
+    if fresh:
+        mark_as_new(connection)
     if steps and connection.execute(SQL["sqlite.foreign_key_check"]).get is not None:
         raise NotADatabase(
             f"{file.url} has rows that refer to nothing and cannot be migrated. Nothing was "
@@ -180,6 +182,7 @@ def _copy(file: DatabaseFile, target: Path) -> None:
             with copy.backup("main", source, "main") as backup:
                 while not backup.done:
                     backup.step(-1)
+            mark_as_new(copy)
             # A copy is one file: it needs no log beside it.
             copy.pragma("journal_mode", "DELETE")
         except apsw.IOError as error:

@@ -38,7 +38,8 @@ def command(ctx: click.Context, common: Common, target: str | None) -> None:
     changes nothing. The exit code is 5 when something is damaged.
 
     With --salvage the damaged file is only read. Everything that still verifies goes into a new file,
-    and what was lost is listed. The exit code is 5 when something was.
+    and what was lost is listed. The exit code is 5 when something was. What puts the new file in the
+    place of the old one is printed then: with its log left beside the new one, that would be lost again.
 
     \b
     Examples:
@@ -46,6 +47,8 @@ def command(ctx: click.Context, common: Common, target: str | None) -> None:
       holdfast doctor --salvage .agents/sessions.new.db
     """
     if target is not None:
+        if target.startswith("--"):
+            raise click.UsageError(f"--salvage takes the name of a new file, not {target}")
         report = _salvage(common, Path(target))
         if not report.complete:
             ctx.exit(IntegrityError.exit_code)
@@ -89,8 +92,20 @@ def _salvage(common: Common, target: Path) -> SalvageReport:
         f"{plural(report.effects, 'effect')} and {plural(report.logs, 'log line')} in "
         f"{one_line(path_text(report.target))}",
     )
+    look, *moves = (path_text(one) for one in report.next)
+    print_line(("next    ", "yellow"), f"look at it: {one_line(look)}")
+    text = "then, while nobody works on it, let it take the old one's place, which keeps its log:"
+    print_line(("        ", ""), text)
+    for one in moves:
+        print_line(("          ", ""), one_line(one))
     return report
 
 
 def _document(report: SalvageReport) -> dict[str, Any]:
-    return {**asdict(report), "target": path_text(report.target), "complete": report.complete}
+    return {
+        **asdict(report),
+        "source": path_text(report.source),
+        "target": path_text(report.target),
+        "complete": report.complete,
+        "next": [path_text(one) for one in report.next],
+    }
