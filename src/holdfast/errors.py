@@ -69,6 +69,7 @@ Families end in ``Error`` and exist to be caught; leaves name the fact that happ
     │   ├── PackMissing
     │   ├── SealBroken
     │   ├── PlaintextRefused
+    │   ├── SealRemoved
     │   ├── BundleCorrupt
     │   └── SnapshotCorrupt
     ├── StoreError                 the database cannot do its part
@@ -583,6 +584,12 @@ class PlaintextRefused(IntegrityError):
     """A sealed store or bundle holds a value that is not sealed: somebody wrote it past the key."""
 
     code = "plaintext_refused"
+
+
+class SealRemoved(IntegrityError):
+    """A database holds sealed checkpoints, and what says that it is sealed is gone. It was not opened."""
+
+    code = "seal_removed"
 
 
 class BundleCorrupt(IntegrityError):

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast.crypto import KeyRing
@@ -11,6 +12,7 @@ from holdfast.errors import (
     KeyRequired,
     PlaintextRefused,
     SealBroken,
+    SealRemoved,
     StateCorrupt,
     StoreNotSealed,
     WrongKey,
@@ -30,6 +32,7 @@ from holdfast.state.refs import digest_of
 from holdfast.stores import open_store
 from holdfast.stores.sealed import SealedStore
 from holdfast.testing.drafts import agent, checkpoint, session, write
+from tests.stores.postgres_drafts import connect
 
 STATE = {"secret": "correct horse", "messages": [{"role": "user", "content": "x" * 900}] * 9}
 MARKED = {"$sealed": "sealed:"}
@@ -281,6 +284,43 @@ def test_a_sealed_store_is_not_opened_without_its_key(url: str, ring: KeyRing) -
     # Another tenant is another store.
     with open_store(url, tenant="open", keys=False) as store:
         store.create_session(session())
+
+
+def past_the_key(url: str, statement: str) -> Any:
+    """Run a statement on the database itself; return the value that it finds."""
+    with connect(url) if url.startswith("postgresql:") else apsw.Connection(url) as connection:
+        found = connection.execute(statement)
+        return found.fetchone() if statement.startswith("SELECT") else None
+
+
+@pytest.mark.parametrize("plain", [None, "a", "z"])
+def test_a_sealed_store_whose_seal_was_removed_is_not_opened(
+    url: str, ring: KeyRing, plain: str | None
+) -> None:
+    with open_store(url) as opened_before:
+        with open_store(url, keys=ring) as store:
+            assert isinstance(store, SealedStore)
+            owner = store.create_session(session(id="m"))
+            saved(store, owner)
+        [seal] = past_the_key(url, "SELECT seal FROM sealing")
+        past_the_key(url, "DELETE FROM sealing")
+        if plain is not None:
+            opened_before.put(checkpoint(opened_before.create_session(session(id=plain)).id))
+    for changes in ({"keys": False}, {"keys": ring}, {"keys": ring, "as_it_is": True}):
+        with pytest.raises(SealRemoved, match="put that row back from a copy"):
+            open_store(url, **changes)
+    past_the_key(url, f"INSERT INTO sealing (tenant, seal) VALUES ('default', '{seal}')")
+    with open_store(url, keys=ring) as store:
+        assert store.find_session("m") is not None
+
+
+def test_a_seal_is_read_whatever_is_missing_beside_it(url: str, ring: KeyRing) -> None:
+    open_store(url, keys=ring).close()
+    cascade = " CASCADE" if url.startswith("postgresql:") else ""
+    past_the_key(url, f"DROP TABLE session_checkpoints{cascade}")
+    with pytest.raises(KeyRequired):
+        open_store(url, create=False)
+    open_store(url, keys=ring, create=False).close()
 
 
 def test_a_key_does_not_seal_plain_text_afterwards(url: str, ring: KeyRing) -> None:

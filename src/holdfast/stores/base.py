@@ -127,7 +127,10 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
 
     @abstractmethod
     def read_seal(self) -> str | None:
-        """Return what says that the tenant is sealed, or None."""
+        """Return what says that the tenant is sealed, or None.
+
+        Raises `SealRemoved` where that was taken away from sealed checkpoints.
+        """
 
     @abstractmethod
     def write_seal(self, seal: str, *, instead_of: str | None = None) -> str:

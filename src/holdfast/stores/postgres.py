@@ -86,9 +86,12 @@ class PostgresStore(
         self._link = Link(target.conninfo, self.schema, self.url, pool)
         prepare = migrate_schema if ensure_schema else check_schema
         prepare(self._link)
-        if not sealed and self.read_seal() is not None:
+        try:
+            if not sealed and self.read_seal() is not None:
+                raise key_required(self.url)
+        except BaseException:
             self.close()
-            raise key_required(self.url)
+            raise
 
     @property
     def identity(self) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from holdfast.errors import (
     KeyRequired,
     LeaseLost,
     PackMissing,
+    SealRemoved,
     StateCorrupt,
     StoreNotSealed,
 )
@@ -202,6 +203,19 @@ def key_required(url: str) -> KeyRequired:
         f"{url} is sealed. Nothing was read or changed: set HOLDFAST_KEY_FILE to the file with its keys, "
         f"or HOLDFAST_KEY to what is in it, and repeat this"
     )
+
+
+def standing_seal(rows: Sequence[tuple[Any, ...]], url: str) -> str | None:
+    """Return the seal of what a database says of it: none, or that there are sealed rows without one."""
+    if not rows:
+        return None
+    if rows[0][0] is None:
+        raise SealRemoved(
+            f"{url} holds sealed checkpoints, but its seal, the row of the tenant in the table sealing, was removed. "
+            f"Nothing was read or changed: put that row back from a copy of the database. Of a SQLite file "
+            f"holdfast doctor --salvage NEW makes a new one with its seal, if its key is set"
+        )
+    return str(rows[0][0])
 
 
 def not_sealed(url: str) -> StoreNotSealed:

@@ -70,9 +70,12 @@ class SqliteStore(SqliteTransfer, SqliteWrites, SqliteSealing):
         self._drawn_for = set()
         self._file = DatabaseFile(self.path, self.url, busy_timeout=busy_timeout)
         self._file.open(self._ensure_schema if ensure_schema else self._check_schema)
-        if not sealed and self.read_seal() is not None:
+        try:
+            if not sealed and self.read_seal() is not None:
+                raise key_required(self.url)
+        except BaseException:
             self.close()
-            raise key_required(self.url)
+            raise
 
     def back_up(self, target: Path) -> None:
         if os.path.lexists(target):

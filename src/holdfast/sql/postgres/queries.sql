@@ -660,6 +660,19 @@ FROM holdfast.workspace_packs AS w WHERE w.tenant = %(tenant)s AND holdfast.as_t
 SELECT s.seal FROM holdfast.sealing AS s
 WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s);
 
+-- What is sealed is so from its first row. Both ends of an index tell, whatever was added since.
+-- name: sealing.standing
+SELECT s.seal FROM holdfast.sealing AS s
+WHERE s.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s)
+UNION ALL
+SELECT NULL
+WHERE holdfast.as_tenant(%(tenant)s)
+    AND NOT EXISTS (SELECT 1 FROM holdfast.sealing AS s WHERE s.tenant = %(tenant)s)
+    AND (starts_with((SELECT c.manifest FROM holdfast.session_checkpoints AS c
+            WHERE c.tenant = %(tenant)s ORDER BY c.session_id LIMIT 1), %(start)s::text)
+        OR starts_with((SELECT c.manifest FROM holdfast.session_checkpoints AS c
+            WHERE c.tenant = %(tenant)s ORDER BY c.session_id DESC LIMIT 1), %(start)s::text));
+
 -- name: postgres.seal
 SELECT holdfast.seal_tenant(%(tenant)s, %(seal)s, %(instead_of)s);
 

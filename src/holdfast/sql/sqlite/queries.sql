@@ -437,6 +437,17 @@ SELECT count(*), coalesce(sum(length(data)), 0) FROM workspace_packs WHERE tenan
 -- name: sealing.read
 SELECT seal FROM sealing WHERE tenant = ?;
 
+-- What is sealed is so from its first row. Both ends of an index tell, whatever was added since.
+-- name: sealing.standing
+SELECT seal FROM sealing WHERE tenant = ?1
+UNION ALL
+SELECT NULL
+WHERE NOT EXISTS (SELECT 1 FROM sealing WHERE tenant = ?1)
+    AND ((SELECT substr(state_snapshot, 1, length(?2)) FROM session_checkpoints
+            WHERE tenant = ?1 ORDER BY session_id LIMIT 1) = ?2
+        OR (SELECT substr(state_snapshot, 1, length(?2)) FROM session_checkpoints
+            WHERE tenant = ?1 ORDER BY session_id DESC LIMIT 1) = ?2);
+
 -- name: sqlite.seal.is_used
 SELECT EXISTS (SELECT 1 FROM agents WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM chunks WHERE tenant = ?1)
