@@ -1,8 +1,9 @@
 """Rotation: everything of a tenant is sealed again with the current key, beside running work.
 
     1. Put a new key in front of the ring; the old ones still open.
-    2. Run this. Each batch is one transaction. Killed at any point, it is simply run again: what has the
-       current key is passed over, and what is damaged is named and left as it is.
+    2. Run this, as a role that may change all the tables: others are refused first. Each batch is one
+       transaction. Killed at any point, it is simply run again: what has the current key is passed over, and
+       what is damaged is named and left as it is.
     3. When no value of any tenant has an old key any more, take the old keys out of the ring.
 
 A process that was started with the old ring goes on sealing with its old key until it meets a value of
@@ -14,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from holdfast.errors import InvalidConfiguration
+from holdfast.errors import IntegrityError, InvalidConfiguration
 from holdfast.model import KeyReport
 from holdfast.stores.base import Store
 from holdfast.stores.sealed import SealedStore
-from holdfast.stores.sealed_tables import CHECKPOINTS, PACKS, SEAL, TABLES, Resealing, Table
+from holdfast.stores.sealed_tables import CHECKPOINTS, PACKS, SEAL, TABLES, Resealing, Row, Table
 
 _BATCH: Final = 200
 
@@ -36,9 +37,25 @@ def rotate(store: Store, *, progress: Callable[[int], None] | None = None) -> Ke
     """Seal everything again that another key than the current one has sealed.
 
     ``progress`` is called with the number of values looked at. A row that is damaged stays as it is and
-    is named in the report.
+    is named in the report. Whoever may not change one of the tables is refused before anything is changed;
+    any other error has a note that says what an interrupted rotation has left.
     """
-    return _walk(store, look_only=False, progress=progress)
+    sealed = _sealed(store)
+    for table in (*TABLES, CHECKPOINTS):
+        sealed.reseal(table, _unchanged, after=(), limit=1)
+    try:
+        return _walk(store, look_only=False, progress=progress)
+    except BaseException as error:
+        error.add_note(
+            f"Batches before that stay done: values of tenant {store.tenant} may have the key "
+            f"{sealed.keys.ring.current} already, and others still have an older one. Keep all keys of the ring, "
+            f"and rotate again: it goes on where it was"
+        )
+        raise
+
+
+def _unchanged(row: Row, altered: IntegrityError | None = None) -> None:
+    """Change nothing: to ask for a row as one that is to be changed takes the right to do so."""
 
 
 def _walk(store: Store, *, look_only: bool, progress: Callable[[int], None] | None) -> KeyReport:

@@ -5,6 +5,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 from holdfast import SessionManager
 from holdfast.cli import holdfast
 from holdfast.crypto import KeyRing
-from holdfast.errors import PlaintextRefused
+from holdfast.errors import PlaintextRefused, StoreUnavailable
 from holdfast.stores.sealed import SealedStore
 
 
@@ -101,6 +102,22 @@ def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
     assert "It is as it was" in answer.output
     assert file.read_text() == before
     assert [one.name for one in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, KeyboardInterrupt])
+def test_an_interrupted_rotation_ends_with_what_it_has_left(
+    file: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("keys", "new", str(file))
+    with SessionManager.open(workspace=False) as manager:
+        manager.create_session(agent_type="t", task_description="secret")
+    run("keys", "add")
+    with monkeypatch.context() as broken:
+        broken.setattr(SealedStore, "write_seal", Mock(side_effect=error("the server is gone")))
+        stopped = run("keys", "rotate")
+    assert stopped.exit_code == (6 if error is StoreUnavailable else 130)
+    assert "Keep all keys of the ring, and rotate again" in stopped.stderr
+    assert run("keys", "rotate").exit_code == 0
 
 
 def test_a_new_key_takes_over(file: Path) -> None:

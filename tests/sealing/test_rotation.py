@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import apsw
 import psycopg
@@ -19,6 +20,7 @@ from holdfast.errors import (
     CheckpointAltered,
     InvalidConfiguration,
     InvalidUrl,
+    StoreUnavailable,
     WrongKey,
 )
 from holdfast.rotation import count_keys, rotate
@@ -255,8 +257,32 @@ def test_values_are_counted_by_a_role_that_may_not_change_logs(
             assert count_keys(store) == before
         with open_store(url, keys=ring.rotated()) as store:
             assert count_keys(store).values == before.values
-            with pytest.raises(AccessDenied):
+            with pytest.raises(AccessDenied) as refused:
                 rotate(store)
+            assert not hasattr(refused.value, "__notes__")
+            assert count_keys(store).values == before.values
+        assert len(everything(url, ring)) == 3
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, KeyboardInterrupt])
+def test_an_interrupted_rotation_says_that_both_keys_are_needed(
+    url: str, ring: KeyRing, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(url, ring)
+    before = everything(url, ring)
+    both = ring.rotated()
+    with open_store(url, keys=both) as store:
+        with monkeypatch.context() as broken:
+            broken.setattr(SealedStore, "reseal_checkpoints", Mock(side_effect=error("the server is gone")))
+            with pytest.raises(error) as stopped:
+                rotate(store)
+        [note] = stopped.value.__notes__
+        assert both.current in note
+        assert "Keep all keys of the ring, and rotate again" in note
+        assert count_keys(store).values.keys() == set(both.keys)
+        assert everything(url, both) == before
+        rotate(store)
+    assert everything(url, both.only(set())) == before
 
 
 def test_a_rotation_killed_before_the_seal_is_not_done(

@@ -126,10 +126,10 @@ class Group(click.Group):
             _report(form, "usage", message, error)
             code = error.exit_code
         except HoldfastError as error:
-            _report(form, error.code, str(error))
+            _report(form, error.code, " ".join((str(error), *_notes(error))))
             code = error.exit_code
-        except click.Abort:
-            _report(form, "interrupted", "interrupted")
+        except click.Abort as error:
+            _report(form, "interrupted", ". ".join(("interrupted", *_notes(error.__cause__))))
             code = INTERRUPTED
         except OSError as error:
             _report(form, "system", str(error))
@@ -142,6 +142,11 @@ class Form(NamedTuple):
 
     json: bool
     pascal_case: bool
+
+
+def _notes(error: BaseException | None) -> list[str]:
+    """Return what was said of an error on its way."""
+    return getattr(error, "__notes__", [])
 
 
 def _report(form: Form, code: str, message: str, error: click.ClickException | None = None) -> None:

@@ -60,7 +60,8 @@ class KeptStore(ABC):
         """Seal everything again that an older key than the current one has sealed.
 
         Safe beside running work; each batch is one transaction. What was done when it is interrupted
-        stays done, and it can be repeated. A row that is damaged stays as it is, and is named in the
+        stays done, and it can be repeated: a note of the error says so. Who may not change all the tables is refused
+        before anything is. A row that is damaged stays as it is, and is named in the
         report. ``progress`` is called with the number of values looked at.
         """
         from holdfast.rotation import rotate
