@@ -273,7 +273,9 @@ def test_an_interrupted_rotation_says_that_both_keys_are_needed(
     both = ring.rotated()
     with open_store(url, keys=both) as store:
         with monkeypatch.context() as broken:
-            broken.setattr(SealedStore, "reseal_checkpoints", Mock(side_effect=error("the server is gone")))
+            broken.setattr(
+                SealedStore, "reseal_checkpoints", Mock(side_effect=error("the server is gone"))
+            )
             with pytest.raises(error) as stopped:
                 rotate(store)
         [note] = stopped.value.__notes__

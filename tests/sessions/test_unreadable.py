@@ -12,7 +12,7 @@ from holdfast.config import load_config
 from holdfast.crypto import KeyRing
 from holdfast.doctor import examine
 from holdfast.errors import CheckpointQuarantined, SealBroken, SessionNotFound, StateCorrupt
-from holdfast.model import SessionQuery
+from holdfast.model import CheckpointQuery, SessionQuery
 from holdfast.stores.readable import list_readable
 from tests.stores.postgres_drafts import connect
 
@@ -155,6 +155,63 @@ def test_deep_verification_names_other_rows(tmp_path: Path, statement: str, name
         damaged = manager.verify(deep=True).damaged
     assert damaged
     assert all(named in one.reason for one in damaged)
+
+
+NO_JSON = ("PRAGMA ignore_check_constraints = 1", "UPDATE {} WHERE {} = 'bad'")
+
+
+def test_a_line_of_a_log_that_is_no_json_is_named_by_whoever_meets_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    damage(tmp_path, *(one.format("session_logs SET data = '{'", "session_id") for one in NO_JSON))
+    with opened(tmp_path) as manager:
+        session = manager.get_session("bad")
+        for read in (
+            session.brief,
+            lambda: manager.export_session("bad", tmp_path / "b.tar", checkpoint="one"),
+            lambda: manager.store.list_logs("bad", key="any"),
+        ):
+            with pytest.raises(StateCorrupt, match=r"line [0-9]+ of the log of session 'bad'"):
+                read()
+        assert manager.store.list_logs("other", key="any") == []
+
+
+def test_metadata_that_are_no_json_hide_no_other_session_or_checkpoint(tmp_path: Path) -> None:
+    fill(tmp_path)
+    damage(
+        tmp_path,
+        *(one.format("sessions SET metadata = '{'", "id") for one in NO_JSON),
+        NO_JSON[1].format("session_checkpoints SET metadata = '{'", "session_id"),
+    )
+    with opened(tmp_path) as manager:
+        assert [one.id for one in manager.list_sessions(metadata={"of": "x"})] == ["badly"]
+        with pytest.raises(StateCorrupt, match="the row of checkpoint"):
+            manager.store.list_checkpoints(CheckpointQuery(metadata={"a": 1}))
+
+
+def test_a_row_of_a_server_is_named_with_what_helps_there(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    with SessionManager.open(postgres_url, project_dir=tmp_path, workspace=False) as manager:
+        for session_id in ("bad", "good"):
+            session = manager.create_session("x", session_id=session_id)
+            session.save_checkpoint("one", state={})
+            session.log("info", "hello")
+        with connect(postgres_url) as beside:
+            beside.execute("UPDATE sessions SET metadata = '[1]' WHERE id = 'bad'")
+            beside.execute("UPDATE session_logs SET data = '[1]' WHERE session_id = 'good'")
+        advice = "back from a copy of the database; holdfast copy takes"
+        with pytest.raises(StateCorrupt, match=f"the row of session 'bad' .*{advice}"):
+            manager.get_session("bad")
+        with pytest.raises(StateCorrupt, match=f"of the log of session 'good' .*{advice}"):
+            manager.get_session("good").logs()
+    found = examine(
+        load_config(tmp_path, url=postgres_url),
+        lambda: SessionManager.open(postgres_url, project_dir=tmp_path, workspace=False),
+    )
+    [bad] = [one for one in found if one.name == "sessions"]
+    assert (bad.level, "bad" in bad.text) == ("bad", True)
+    assert "holdfast copy" in str(bad.advice)
+    assert not any("--salvage" in f"{one.text} {one.advice}" for one in found)
 
 
 @pytest.mark.parametrize("column", ["task_description", "metadata"])

@@ -279,8 +279,7 @@ def print_unreadable(rows: Mapping[str, Exception], what: str = "session") -> No
     for id_, error in rows.items():
         print_line(
             ("unreadable ", "bold red"),
-            f"{what} {one_line(id_)}: {one_line(str(error))}. `holdfast verify` tells of all damage, "
-            "`holdfast doctor --salvage NEW` saves the rest",
+            f"{what} {one_line(id_)}: {one_line(str(error))}. `holdfast verify` tells of all damage",
             err=True,
         )
 

@@ -56,6 +56,7 @@ _OLDEST_GIT: Final = (2, 36)
 _SHOWN: Final = 5
 _PRIVATE: Final = f"{AGENTS_DIR}/{STORE}"
 _SALVAGE: Final = "save what still verifies into a new file: holdfast doctor --salvage NEW"
+_COPIED: Final = "put them back from a copy of the database; holdfast copy URL NEW takes all other sessions into a new one"
 _REMADE: Final = (
     "have the owner of the tables run what holdfast schema prints for each; what a table held comes back "
     "from a copy of the database only"
@@ -82,7 +83,8 @@ def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[
             found += _locks(manager.store)
             found += _store(manager)
     except (NotADatabase, IntegrityError) as error:
-        found.append(Finding("store", "bad", str(error), _SALVAGE))
+        advice = None if store_file(config) is None else _SALVAGE
+        found.append(Finding("store", "bad", str(error), advice))
     except LogMisplaced as error:
         found.append(Finding("store", "bad", str(error)))
     except HoldfastError as error:
@@ -189,7 +191,10 @@ def _store(manager: SessionManager) -> Iterator[Finding]:
     yield Finding("store", "ok", text)
     if unreadable:
         yield Finding(
-            "sessions", "bad", f"rows that cannot be read: {', '.join(unreadable)}", _SALVAGE
+            "sessions",
+            "bad",
+            f"rows that cannot be read: {', '.join(unreadable)}",
+            _COPIED if store.shared else _SALVAGE,
         )
     path = getattr(store, "path", None)
     if path is not None:

@@ -70,7 +70,29 @@ def understood(read: Callable[P, T]) -> Callable[P, T]:
     return reader
 
 
-@understood
+def named(what: str) -> Callable[[Callable[[Row], T]], Callable[[Row], T]]:
+    """Have a reader of whole rows name the row that it cannot understand, by what it is and its id."""
+
+    def naming(read: Callable[[Row], T]) -> Callable[[Row], T]:
+        reader = understood(read)
+
+        @wraps(read)
+        def name(row: Row) -> T:
+            try:
+                return reader(row)
+            except StateCorrupt as error:
+                which = what.format(*(f"{str(one)!r:.80}" for one in (*row[:2], None, None)))
+                raise StateCorrupt(
+                    f"{which} cannot be understood ({error}). Nothing was changed: put it back from a copy of the "
+                    f"database; holdfast copy takes other sessions into a new one"
+                ) from error
+
+        return name
+
+    return naming
+
+
+@named("the row of agent {0}")
 def parse_agent(row: Row) -> AgentRecord:
     """Read the columns of ``agents.*``."""
     agent_id, name, agent_type, status, parent_id, depth, metadata, *moments = row
@@ -89,7 +111,7 @@ def parse_agent(row: Row) -> AgentRecord:
     )
 
 
-@understood
+@named("the row of session {0}")
 def parse_session(row: Row) -> SessionRecord:
     """Read the columns of ``sessions.*``."""
     return SessionRecord(
@@ -271,7 +293,7 @@ def parse_effect(row: Row) -> EffectRecord:
     )
 
 
-@understood
+@named("line {0} of the log of session {1}")
 def parse_log(row: Row) -> LogRecord:
     """Read the columns of ``logs.*``."""
     log_id, session_id, level, message, data, created_at = row

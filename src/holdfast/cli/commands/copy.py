@@ -13,8 +13,8 @@ from holdfast.cli.progress import progress_bar
 from holdfast.errors import ConflictError, IntegrityError
 
 _ADVICE: Final = (
-    "Nothing of these arrived, and nothing is lost here. To take along what is whole of them: holdfast "
-    "doctor --salvage NEW makes a new file of all that verifies; holdfast export --checkpoint NAME, or "
+    "Nothing of these arrived, and nothing is lost here. To take along what is whole of them: of a "
+    "SQLite file holdfast doctor --salvage NEW makes a new one of all that verifies; holdfast export --checkpoint NAME, or "
     "--latest, takes one checkpoint; where only files are damaged, --no-files copies the states"
 )
 

@@ -75,11 +75,11 @@ AND (tenant, id) IN (SELECT tenant, continues_id FROM sessions WHERE continues_i
 AND (tenant, id) NOT IN (SELECT tenant, continues_id FROM sessions WHERE continues_id IS NOT NULL)
 
 -- name: sessions.where.metadata
-AND NOT EXISTS (
+AND CASE WHEN json_valid(sessions.metadata) IS 0 THEN TRUE ELSE NOT EXISTS (
     SELECT 1 FROM json_each(?) AS wanted WHERE NOT EXISTS (
         SELECT 1 FROM json_each(sessions.metadata) AS stored
         WHERE stored.key = wanted.key AND stored.value IS wanted.value
-            AND replace(stored.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer')))
+            AND replace(stored.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer'))) END
 
 -- name: sessions.order
 ORDER BY created_at DESC, id DESC LIMIT ?
@@ -186,11 +186,11 @@ AND quarantined_at IS NULL
 AND seq < ?
 
 -- name: checkpoints.where.metadata
-AND NOT EXISTS (
+AND CASE WHEN json_valid(session_checkpoints.metadata) IS 0 THEN TRUE ELSE NOT EXISTS (
     SELECT 1 FROM json_each(?) AS wanted WHERE NOT EXISTS (
         SELECT 1 FROM json_each(session_checkpoints.metadata) AS stored
         WHERE stored.key = wanted.key AND stored.value IS wanted.value
-            AND replace(stored.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer')))
+            AND replace(stored.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer'))) END
 
 -- name: checkpoints.order
 ORDER BY seq DESC LIMIT ?
@@ -403,7 +403,10 @@ FROM session_logs WHERE tenant = ? AND session_id = ?
 AND level = ?
 
 -- name: logs.where.key
-AND EXISTS (SELECT 1 FROM json_each(session_logs.data) AS item WHERE item.key = ?)
+AND CASE WHEN json_valid(session_logs.data)
+    THEN EXISTS (SELECT 1 FROM json_each(session_logs.data) AS item WHERE item.key = ?)
+    -- A line that cannot be read is found, so that it is named.
+    ELSE session_logs.data IS NOT NULL END
 
 -- name: logs.order
 ORDER BY id LIMIT ? OFFSET ?
