@@ -649,7 +649,7 @@ class NotADatabase(StoreError):
 
 
 class LogMisplaced(StoreError):
-    """The log beside a SQLite file is that of another one. It was not opened."""
+    """The log of a SQLite file has lost it, or lies beside another one. Nothing was opened."""
 
     code = "log_misplaced"
 

@@ -80,6 +80,26 @@ def test_a_log_whose_database_is_empty_is_found_kept_and_saved(cli: CommandLine)
     assert path.stat().st_size == 0
 
 
+def test_a_log_that_has_lost_its_database_is_named_by_every_command(cli: CommandLine) -> None:
+    path = cli.project / ".agents" / "sessions.db"
+    path.parent.mkdir(mode=0o700)
+    states = left_by_a_killed_writer(path)
+    path.unlink()
+    log = Path(f"{path}-wal").read_bytes()
+    told = cli("doctor")
+    assert told.code == 5
+    assert "its log" in told.out
+    for command in ("status", "verify", "sessions", "init"):
+        answer = cli(command)
+        assert answer.code == 6
+        assert "make an empty one there, and save what the log has" in answer.err
+    assert not path.exists()
+    path.touch()
+    assert cli("doctor", "--salvage", "saved.db").code == 0
+    assert stored(cli.project / "saved.db") == states
+    assert Path(f"{path}-wal").read_bytes() == log
+
+
 def test_a_damaged_log_is_found_by_every_command(cli: CommandLine) -> None:
     path = cli.project / ".agents" / "sessions.db"
     path.parent.mkdir(mode=0o700)

@@ -215,7 +215,7 @@ def test_a_log_that_has_lost_its_database_is_refused_and_left_alone(path: Path) 
         kept = log.read_bytes()
         path.rename(moved)
     log.write_bytes(kept)
-    with pytest.raises(StoreUnavailable, match=r"its log .*-wal is there.* Nothing was changed"):
+    with pytest.raises(LogMisplaced, match=r"its log .*-wal is there.* Nothing was changed"):
         open_store(path)
     assert (path.exists(), log.read_bytes() == kept) == (False, True)
     moved.rename(path)
@@ -244,7 +244,7 @@ def test_a_database_that_is_put_back_beside_its_log_meanwhile_stays(
         return stepping
 
     monkeypatch.setattr(os, "unlink", put_back(os.unlink))
-    with pytest.raises(StoreUnavailable, match="Nothing was changed"):
+    with pytest.raises(LogMisplaced, match="Nothing was changed"):
         open_store(path)
     monkeypatch.undo()
     assert path.exists() != moved.exists()

@@ -116,7 +116,8 @@ def _open(
             sealed=sealed,
         )
     file, options = file_in(url)
-    if not create and not os.path.exists(file):
+    # Whose log is there, the store itself tells what to do.
+    if not create and not os.path.exists(file) and not has_content(f"{file}-wal"):
         if project_of_database(file) is not None:
             message = f"no Holdfast database here ({file}); run: holdfast init"
         else:
@@ -138,6 +139,14 @@ def _open(
         sealed=sealed,
         busy_timeout=BUSY_TIMEOUT if busy_timeout is None else busy_timeout,
     )
+
+
+def has_content(path: str | Path) -> bool:
+    """Tell whether a file is there and not empty."""
+    try:
+        return os.stat(path).st_size > 0
+    except OSError:
+        return False
 
 
 def file_of(url: str | Path) -> Path | None:

@@ -349,10 +349,11 @@ class DatabaseFile:
         # Before the file: whoever makes a database writes its first page before there is a log.
         log = _size(f"{self.path}-wal")
         if log and not os.path.lexists(self.path):
-            raise StoreUnavailable(
+            raise LogMisplaced(
                 f"{self.url}: there is no such file, but its log {self.path}-wal is there and may have saves "
-                f"that are nowhere else. Nothing was changed: put the file back beside its log, or remove the "
-                f"log if nobody needs it"
+                f"that are nowhere else. Nothing was changed: put the file back beside its log; or make an empty "
+                f"one there, and save what the log has with holdfast doctor --salvage NEW; or remove the log if "
+                f"nobody needs it"
             )
         made = []
         parent = self.path.parent

@@ -273,7 +273,7 @@ def _is_of_a_header(checksum: Checksum, order: str, page_size: int, salts: bytes
     begun = checksum_of(struct.pack(">2I", magic, _VERSION), order, (0, 0))
     first, _ = undone(salts, order, checksum)
     # Of the two numbers that come next, the sequence is in the second sum only.
-    [size] = struct.unpack(f"{order}I", struct.pack(">I", page_size))
+    size = page_size if order == ">" else int.from_bytes(page_size.to_bytes(4, "big"), "little")
     return first == (begun[0] + size + begun[1]) & 0xFFFFFFFF
 
 

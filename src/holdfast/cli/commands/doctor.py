@@ -96,8 +96,8 @@ def _salvage(common: Common, target: Path) -> SalvageReport:
     print_line(("next    ", "yellow"), f"look at it: {one_line(look)}")
     text = "then, while nobody works on it, let it take the old one's place, which keeps its log:"
     print_line(("        ", ""), text)
-    for one in moves:
-        print_line(("          ", ""), one_line(one))
+    for move in moves:
+        print_line(("          ", ""), one_line(move))
     return report
 
 
