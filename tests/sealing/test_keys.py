@@ -218,3 +218,17 @@ def test_a_key_file_is_locked_where_only_a_file_open_for_writing_can_be(
     assert add_key(file) == KeyRing.from_file(file).current
     assert stat.S_IMODE(file.stat().st_mode) == mode
     assert found or not os.access(file, os.W_OK)
+
+
+@pytest.mark.parametrize("text", ["", f"names:{KEY}", f"k:{KEY}"])
+def test_a_ring_that_lacks_something_is_put_right_rather_than_made_anew(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        InvalidKey, match=r"^the text of the keys \(HOLDFAST_KEY, .* has no .* copy"
+    ):
+        KeyRing.parse(text)
+    file = tmp_path / "keys"
+    file.write_text(text)
+    with pytest.raises(InvalidKey, match="opens nothing of what another has sealed"):
+        KeyRing.from_file(file)

@@ -31,7 +31,10 @@ KEY_BYTES: Final = 32
 _ID: Final = re.compile("[a-z0-9][a-z0-9-]{0,31}")
 _COMMENT: Final = re.compile(r"#[^\n]*")
 _BETWEEN: Final = re.compile(r"[\s,]+")
-_ADVICE: Final = "make one with: holdfast keys new FILE"
+_ADVICE: Final = (
+    "put it right from a copy, since a new ring opens nothing of what another has sealed; for a new store "
+    "make one with: holdfast keys new FILE"
+)
 
 
 class KeyRing:
@@ -49,7 +52,9 @@ class KeyRing:
         return cls({_new_id(): os.urandom(KEY_BYTES)}, os.urandom(KEY_BYTES))
 
     @classmethod
-    def parse(cls, text: str, where: str = "the key") -> KeyRing:
+    def parse(
+        cls, text: str, where: str = "the text of the keys (HOLDFAST_KEY, or what the program gave)"
+    ) -> KeyRing:
         """Read a ring. Raises `InvalidKey`, which says where and never what."""
         keys: dict[str, bytes] = {}
         for number, entry in enumerate(filter(None, _BETWEEN.split(_COMMENT.sub("", text))), 1):
