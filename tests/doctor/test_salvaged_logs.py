@@ -198,6 +198,8 @@ def test_commits_behind_a_damaged_header_are_refused_kept_and_saved(
     assert (path.read_bytes(), log.read_bytes()) == damaged
     [kept] = path.parent.glob("*.damaged-*")
     assert kept.read_bytes() == damaged[1]
+    # Another log that is damaged later is kept too.
+    assert "unknown" not in kept.name
     report = salvage(path, tmp_path / "saved.db")
     # A header is told by whole frames to the last bit, and who lacks page 1 has it again.
     assert report.complete

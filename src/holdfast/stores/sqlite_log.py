@@ -213,7 +213,7 @@ def _with_right_numbers(frame: Frame, header: Header, before: Checksum) -> tuple
 def keep_log(log: Path) -> Path:
     """Copy a log aside, once, for its owner only; return where to."""
     with log.open("rb") as file:
-        header = read_header(file)
+        header = read_header(file) or header_of_frames(file)
         kept = Path(f"{log}.damaged-{header.salts.hex() if header else 'unknown'}")
         if not kept.exists():
             file.seek(0)
