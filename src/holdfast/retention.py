@@ -163,6 +163,11 @@ class Needs:
         return list(found.values())
 
 
+def has_delta_channels(record: CheckpointRecord) -> bool:
+    """Tell whether a checkpoint has channels that are computed from its ancestors."""
+    return bool(_unsaved(record))
+
+
 def _unsaved(record: CheckpointRecord) -> set[str]:
     counters = (record.metadata or {}).get(DELTA_COUNTERS)
     return set(counters) if isinstance(counters, dict) else set()

@@ -272,8 +272,7 @@ def test_a_checkpoint_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None
         assert codes == [("checkpoint_unreadable", newer)]
         with pytest.raises(StateCorrupt):
             session.get_checkpoint("two")
-        with pytest.raises(StateCorrupt):
-            session.latest_checkpoint()
+        assert session.latest_checkpoint().name == "one"
 
 
 def test_a_resume_passes_over_what_cannot_be_read_and_says_so(tmp_path: Path) -> None:

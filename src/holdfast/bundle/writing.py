@@ -31,9 +31,10 @@ from holdfast.errors import (
     SessionNotFound,
     StoreBusy,
 )
-from holdfast.model import Payload, SessionCopy, SessionRecord
-from holdfast.retention import Needs
+from holdfast.model import CheckpointQuery, Payload, SessionCopy, SessionRecord
+from holdfast.retention import Needs, has_delta_channels
 from holdfast.stores.base import Store
+from holdfast.stores.readable import read_checkpoints
 from holdfast.stores.unwritable import writing
 
 # A list of chunks is closed when it is as long as this.
@@ -75,10 +76,11 @@ class Source:
 
     def __init__(self, store: Store, session_id: str, chosen: str | None) -> None:
         self._store = store
-        found = store.read_session(session_id)
+        wanted = None if chosen is None else _wanted(store, session_id, chosen)
+        found = store.read_session(session_id, checkpoint_ids=wanted)
         if found is None:
             raise SessionNotFound(f"no session {session_id!r}; nothing was written")
-        self.copy = found if chosen is None else _only(found, chosen)
+        self.copy = found if wanted is None else _with_writes_of(found, wanted)
 
     def payload(self, checkpoint_id: str) -> Payload:
         """Return the manifest and references of a checkpoint."""
@@ -129,7 +131,10 @@ def write_bundle(
         raise InvalidIdentifier(f"{target} is no place for a file; nothing was written")
     ring = None if keys is None else keys.ring
     for _ in range(_ATTEMPTS):
-        source = open_source(store, session_id, checkpoint_id)
+        try:
+            source = open_source(store, session_id, checkpoint_id)
+        except _Changed:
+            continue
         try:
             with writing(target), TemporaryFile(dir=target.parent) as body:
                 return _Writing(source, body, brief, files, ring).run(target)
@@ -344,20 +349,29 @@ def opening(manifest: bytes, version: int = names.FORMAT) -> bytes:
     return f"holdfast-bundle {version}\nmanifest sha256:{summed}\n".encode()
 
 
-def _only(copy: SessionCopy, checkpoint_id: str) -> SessionCopy:
-    """Return a session as if it had one checkpoint only, and the ancestors that this is computed from."""
-    chosen = [one for one in copy.checkpoints if one.id == checkpoint_id]
-    if not chosen:
+def _wanted(store: Store, session_id: str, checkpoint_id: str) -> set[str]:
+    """Return the ids of a checkpoint and of the ancestors that it is computed from."""
+    listed, unreadable = read_checkpoints(store, CheckpointQuery(session_id))
+    chosen = next((one for one in listed if one.id == checkpoint_id), None)
+    if chosen is None:
+        if checkpoint_id in unreadable:
+            raise unreadable[checkpoint_id]
         raise CheckpointNotFound(
-            f"session {copy.session.id} has no checkpoint {checkpoint_id}; nothing was written"
+            f"session {session_id} has no checkpoint {checkpoint_id}; nothing was written"
         )
-    ids = {checkpoint_id, *(one.id for one in Needs(copy.checkpoints).of(chosen[0]))}
-    found = tuple(one for one in copy.checkpoints if one.id in ids)
-    places = {(one.namespace, one.external_id) for one in found}
+    if unreadable and has_delta_channels(chosen):
+        # What it is computed from may be among them.
+        raise next(iter(unreadable.values()))
+    return {checkpoint_id, *(one.id for one in Needs(listed).of(chosen))}
+
+
+def _with_writes_of(copy: SessionCopy, ids: set[str]) -> SessionCopy:
+    """Return a copy of these checkpoints without the writes at others."""
+    if len(copy.checkpoints) < len(ids):
+        raise _Changed
+    places = {(one.namespace, one.external_id) for one in copy.checkpoints}
     return replace(
         copy,
-        checkpoints=found,
-        consumed={id_: at for id_, at in copy.consumed.items() if id_ in ids},
         writes=tuple(
             one for one in copy.writes if (one.namespace, one.record.external_id) in places
         ),

@@ -26,6 +26,7 @@ from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
 from holdfast.sessions.rollback_request import is_of_rollback
+from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.stores.unwritable import writing
 
 START: Final = "<!-- checkpoints:start -->"
@@ -153,7 +154,7 @@ def listed_checkpoints(
 
 def _saved_by_hand(manager: SessionManager, query: CheckpointQuery) -> Iterator[CheckpointRecord]:
     """Return what a query finds, newest first and a page at a time, without what rollbacks saved."""
-    while page := manager.store.list_checkpoints(query):
+    while page := list_readable_checkpoints(manager.store, query):
         yield from (one for one in page if not is_of_rollback(one))
         query = replace(query, before_seq=page[-1].seq)
 

@@ -24,6 +24,7 @@ from holdfast.sessions.checkpoint import Content
 from holdfast.sessions.files import paths_written
 from holdfast.sessions.rollback_request import is_of_rollback
 from holdfast.stores.base import first
+from holdfast.stores.readable import list_readable_checkpoints
 
 # The session of `holdfast run` around the agent: what it saves is no other's work.
 RUN_SESSION: Final = "run_session"
@@ -55,11 +56,8 @@ class Authorship:
             return Written(told, set())
         if commit is None:
             _, commit = self._session.look_at_files()
-        base = first(
-            self._manager.store.list_checkpoints(
-                CheckpointQuery(self._session.id, namespace="", quarantined=False, limit=1)
-            )
-        )
+        query = CheckpointQuery(self._session.id, namespace="", quarantined=False, limit=1)
+        base = first(list_readable_checkpoints(self._manager.store, query))
         if commit is None or base is None or base.workspace_commit is None:
             return Written(told, set())
         try:

@@ -18,7 +18,7 @@ from holdfast.processes import SHELLS, ancestor
 from holdfast.sessions import Session, SessionManager
 from holdfast.sessions.unfinished import of_here
 from holdfast.stores.base import first
-from holdfast.stores.readable import list_readable
+from holdfast.stores.readable import list_readable, list_readable_checkpoints
 from holdfast.workspace.repository import read_head
 
 TRANSCRIPT: Final = "transcript_path"
@@ -187,9 +187,8 @@ def _earlier(manager: SessionManager) -> SessionRecord | None:
     head = read_head(manager.project_dir)
     for record in of_here(manager.store, manager.place, records):
         if record.paused_until is None or record.paused_until <= now:
-            latest = first(
-                manager.store.list_checkpoints(CheckpointQuery(record.id, namespace="", limit=1))
-            )
+            query = CheckpointQuery(record.id, namespace="", limit=1)
+            latest = first(list_readable_checkpoints(manager.store, query))
             if latest is not None and latest.git_branch == (head.branch if head else None):
                 return record
     return None

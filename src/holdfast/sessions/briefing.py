@@ -48,7 +48,7 @@ from holdfast.sessions.tasks import all_tasks
 from holdfast.state.documented import documented
 from holdfast.state.tags import normalise
 from holdfast.stores.base import Store, first
-from holdfast.stores.readable import read_checkpoints
+from holdfast.stores.readable import list_readable_checkpoints, read_checkpoints
 from holdfast.workspace.base import Change
 from holdfast.workspace.repository import Repository, read_git_state, read_head
 
@@ -350,7 +350,8 @@ def _ancestors(store: Store, record: SessionRecord) -> Iterator[Ancestor]:
         before, relation = record.continues_id, "continues"
         if before is None and record.forked_from is not None:
             relation = "forked from"
-            source = first(store.list_checkpoints(CheckpointQuery(id=record.forked_from)))
+            query = CheckpointQuery(id=record.forked_from)
+            source = first(list_readable_checkpoints(store, query))
             before = None if source is None else source.session_id
         found = None if before is None or before in seen else store.find_session(before)
         if found is None:

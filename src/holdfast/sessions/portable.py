@@ -49,6 +49,7 @@ from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.upkeep import damaged_files
 from holdfast.stores import keys_at_hand
 from holdfast.stores.base import Store
+from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.verification import Damage, verify_session
 
 Outcome: TypeAlias = Literal["imported", "present"]
@@ -129,7 +130,7 @@ def export_session(
     if files and around.files is not None:
         out = around.files.pack_out
     elif files and any(
-        one.workspace_commit for one in store.list_checkpoints(CheckpointQuery(record.id))
+        one.workspace_commit for one in list_readable_checkpoints(store, CheckpointQuery(record.id))
     ):
         raise _files_refused(record.id)
     open_source: Callable[[Store, str, str | None], Source] = Source

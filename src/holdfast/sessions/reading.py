@@ -13,6 +13,7 @@ from holdfast.errors import (
     IntegrityError,
     NotResumable,
 )
+from holdfast.ids import is_uuid
 from holdfast.leases import Hold
 from holdfast.locks import new_lock
 from holdfast.model import CheckpointQuery, CheckpointRecord, SessionRecord
@@ -144,7 +145,7 @@ class ReadingSession(HeldSession):
             return loaded[1].state
         for record in self.lineage():
             query = CheckpointQuery(record.id, namespace="", resumable=True, limit=1)
-            if found := self._store.list_checkpoints(query):
+            if found := list_readable_checkpoints(self._store, query):
                 return Checkpoint.of(found[0], self._store).state
         return self.latest_checkpoint(resumable=True).state
 
@@ -211,15 +212,15 @@ class ReadingSession(HeldSession):
         query = CheckpointQuery(
             self.id, namespace="", resumable=resumable, quarantined=False, limit=1
         )
-        record = first(self._store.list_checkpoints(query))
+        record = first(list_readable_checkpoints(self._store, query))
         return Checkpoint.of(record, self._store) if record is not None else None
 
     def _restore(self, reference: str | None, *, force: bool) -> None:
         if reference is not None:
             self.load_checkpoint(reference, force=force)
             return
-        self._quarantine_unreadable()
         passed_over: set[str] = set()
+        newer = self._quarantine_unreadable()
         while (latest := self._find_latest(resumable=True)) is not None:
             try:
                 self._take_up(latest)
@@ -228,10 +229,11 @@ class ReadingSession(HeldSession):
                     raise
                 passed_over.add(latest.id)
                 self._pass_over(latest, error)
+                newer |= self._quarantine_unreadable()
                 continue
             unused, unreadable = self._unused(latest.seq)
             self._tell_unused([one for one in unused if one.id not in passed_over])
-            self._tell_unreadable(unreadable)
+            self._tell_unreadable(newer | unreadable)
             self.log("info", f"resumed from {latest.name}", data={"checkpoint": latest.id})
             return
         unused, unreadable = self._unused()
@@ -262,13 +264,16 @@ class ReadingSession(HeldSession):
             )
             self.log("warning", self._notices[-1], data={"quarantined": unused[0].id})
 
-    def _quarantine_unreadable(self) -> None:
+    def _quarantine_unreadable(self) -> dict[str, IntegrityError]:
         """Keep checkpoints whose rows cannot be read from standing before one that can be gone on from."""
         query = CheckpointQuery(self.id, namespace="", resumable=True, limit=1)
         found, unreadable = read_checkpoints(self._store, query)
-        if unreadable and not found:
-            raise next(iter(unreadable.values()))
+        for id_, error in unreadable.items():
+            # One without an id cannot be set aside.
+            if not found or not is_uuid(id_):
+                raise error
         self._store.quarantine(unreadable)
+        return unreadable
 
     def _tell_unreadable(self, unreadable: dict[str, IntegrityError]) -> None:
         if unreadable:

@@ -31,6 +31,7 @@ from holdfast.retention import ROLLBACK_AGE
 from holdfast.sessions.checkpoint import Checkpoint, Content
 from holdfast.sessions.files import Captured, ProjectFiles, paths_written
 from holdfast.sessions.guarded import is_kept_for_guard
+from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback_request import (
     ROLLBACK,
     Kind,
@@ -171,7 +172,7 @@ class Rollbacks:
     def latest_target(self) -> CheckpointRecord:
         """Return the latest checkpoint that the agent saved as a good one."""
         query = CheckpointQuery(self._session_id, namespace="", resumable=True)
-        for record in self._store.list_checkpoints(query):
+        for record in list_readable_checkpoints(self._store, query):
             if not is_of_rollback(record) and record.checkpoint_type != "failure":
                 return record
         raise CheckpointNotFound(f"session {self._session_id} has no checkpoint to go back to")
@@ -179,23 +180,23 @@ class Rollbacks:
     def undo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last rollback that was not taken back yet."""
         undone: set[str] = set()
-        for safety, facts in self._steps():
+        for safety_id, facts in self._steps():
             if facts["kind"] == "undo":
                 undone.add(facts["undoes"])
-            elif safety.id not in undone:
-                return self._reverse(safety, facts, "undo", dry_run=dry_run)
+            elif safety_id not in undone:
+                return self._reverse(safety_id, facts, "undo", dry_run=dry_run)
         raise NothingToUndo(f"session {self._session_id} has no rollback to undo")
 
     def redo(self, *, dry_run: bool = False) -> RollbackReport:
         """Take back the last undo, unless another rollback came after it."""
         redone: set[str] = set()
-        for safety, facts in self._steps():
+        for safety_id, facts in self._steps():
             if facts["kind"] == "redo":
                 redone.add(facts["undoes"])
             elif facts["kind"] == "rollback":
                 break
-            elif safety.id not in redone:
-                return self._reverse(safety, facts, "redo", dry_run=dry_run)
+            elif safety_id not in redone:
+                return self._reverse(safety_id, facts, "redo", dry_run=dry_run)
         raise NothingToUndo(f"session {self._session_id} has no undo to redo")
 
     def settle(self) -> None:
@@ -311,17 +312,24 @@ class Rollbacks:
             # The latest state is damaged. That must not stand between us and one that is not.
             return {}
 
-    def _steps(self) -> list[tuple[CheckpointRecord, dict[str, Any]]]:
-        """Return the safety checkpoints, newest first: one for each rollback, undo and redo."""
+    def _steps(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the ids of the safety checkpoints, newest first: one for each rollback, undo and redo.
+
+        One whose row cannot be read is known from its landing: to pass it over would undo another rollback.
+        """
         query = CheckpointQuery(self._session_id, namespace="", retention_class="manual")
         nothing = self._came_to_nothing()
-        return [
-            (one, facts)
-            for one in self._store.list_checkpoints(query)
-            if (facts := facts_of(one)) is not None
-            and facts["phase"] == "safety"
-            and one.id not in nothing
-        ]
+        found, unreadable = read_checkpoints(self._store, query)
+        steps = []
+        for one in found:
+            facts = facts_of(one)
+            if facts is None:
+                continue
+            if facts["phase"] == "safety" and one.id not in nothing:
+                steps.append((one.id, facts))
+            elif facts.get("safety") in unreadable:
+                steps.append((str(facts["safety"]), facts))
+        return steps
 
     @contextmanager
     def _noting_failure(
@@ -349,8 +357,9 @@ class Rollbacks:
         return {str(line.data[_CAME_TO_NOTHING]) for line in found if line.data}
 
     def _reverse(
-        self, safety: CheckpointRecord, facts: dict[str, Any], kind: Kind, *, dry_run: bool
+        self, safety_id: str, facts: dict[str, Any], kind: Kind, *, dry_run: bool
     ) -> RollbackReport:
+        safety = get_checkpoint_record(self._store, self._session_id, safety_id)
         if (restored := facts.get("restored")) is not None:
             # Others' files were left alone on the way there, and are on the way back.
             facts = {**facts, "paths": restored, "restored": None}
@@ -372,7 +381,7 @@ class Rollbacks:
         """
         mine: dict[str, str] = {}
         query = CheckpointQuery(self._session_id, namespace="")
-        for record in reversed(self._store.list_checkpoints(query)):
+        for record in reversed(list_readable_checkpoints(self._store, query)):
             if record.seq <= target.seq or is_of_rollback(record):
                 continue
             if record.workspace_commit is not None:

@@ -38,6 +38,7 @@ from holdfast.sessions.portable import (
 )
 from holdfast.stores import Store, file_of, open_store
 from holdfast.stores.base import first
+from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.workspace.base import path_of
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class TravellingSessions(ABC):
         return report
 
     def _put_files_back(self, session_id: str) -> bool:
-        listed = self._store.list_checkpoints(CheckpointQuery(session_id, namespace=""))
+        listed = list_readable_checkpoints(self._store, CheckpointQuery(session_id, namespace=""))
         latest = first(one for one in listed if one.workspace_commit is not None)
         if latest is None:
             return False

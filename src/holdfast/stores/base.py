@@ -82,8 +82,14 @@ class Store(SessionStore, CheckpointStore, PackStore, Closing):
     # any content is missing: whoever looks sees the whole session or none of it.
 
     @abstractmethod
-    def read_session(self, session_id: str) -> SessionCopy | None:
-        """Return all rows of a session as of one moment, or None. What has expired is left out."""
+    def read_session(
+        self, session_id: str, *, checkpoint_ids: Collection[str] | None = None
+    ) -> SessionCopy | None:
+        """Return all rows of a session as of one moment, or None. What has expired is left out.
+
+        With ``checkpoint_ids`` no other checkpoints are looked at, so that one whose row cannot be read does
+        not stand in the way; those of them that are not there are left out.
+        """
 
     @abstractmethod
     def find_chunks(self, digests: Collection[bytes]) -> set[bytes]:

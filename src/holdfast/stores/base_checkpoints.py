@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from holdfast.errors import IntegrityError
 from holdfast.model import (
@@ -25,6 +25,9 @@ from holdfast.model import (
 )
 from holdfast.state import DecodedState, decode_state, decode_states
 from holdfast.state.cache import ChunkCache
+
+if TYPE_CHECKING:
+    from holdfast.stores.base import Store
 
 # How many checkpoints before a damaged one are tried.
 _LOOKED_AT: Final = 50
@@ -180,10 +183,14 @@ class CheckpointStore(ABC):
     def find_good(self, bad: CheckpointRecord) -> CheckpointRecord | None:
         """Return the newest checkpoint before one that cannot be loaded which can be, or None.
 
-        Looks at the fifty before it, of the same session and namespace.
+        Looks at the fifty before it, of the same session and namespace, less those whose rows cannot be read.
         """
+        # It imports what imports this.
+        from holdfast.stores.readable import list_readable_checkpoints
+
         place = CheckpointQuery(bad.session_id, namespace=bad.namespace, limit=_LOOKED_AT)
-        for record in self.list_checkpoints(replace(place, before_seq=bad.seq)):
+        before = replace(place, before_seq=bad.seq)
+        for record in list_readable_checkpoints(cast("Store", self), before):
             with suppress(IntegrityError):
                 payload = self.read_payload(record.id)
                 if payload is not None:

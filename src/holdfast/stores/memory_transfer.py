@@ -38,7 +38,9 @@ from holdfast.stores.sums import Sums, effect_row
 class MemoryTransfer(MemoryEffects):
     """All rows of a session at once."""
 
-    def read_session(self, session_id: str) -> SessionCopy | None:
+    def read_session(
+        self, session_id: str, *, checkpoint_ids: Collection[str] | None = None
+    ) -> SessionCopy | None:
         check_filter(session_id, "session id", str)
         with self._open():
             session = self._sessions.get(session_id)
@@ -50,6 +52,7 @@ class MemoryTransfer(MemoryEffects):
                 for line in session.lines.values()
                 for checkpoint in line.stored
                 if visible(checkpoint.record, now)
+                and (checkpoint_ids is None or checkpoint.record.id in checkpoint_ids)
             ]
             found.sort(key=by_seq)
             return SessionCopy(

@@ -185,6 +185,7 @@ class PostgresSessions(PostgresChain):
     ) -> SessionRecord:
         check_filter(source_id, "session id", str)
         source = {"tenant": self.tenant, "id": source_id}
+        wanted = None if checkpoint_ids is None else checkpoint_keys(checkpoint_ids)
         document = statements.session_document(draft)
 
         def work(connection: AnyConnection) -> tuple[Any, ...]:
@@ -192,9 +193,13 @@ class PostgresSessions(PostgresChain):
                 execute(connection, Statement(self._sql["postgres.lock_tenant"], source))
                 if not execute(connection, Statement(self._sql["postgres.copy.lock"], source)):
                     raise SessionNotFound(f"{self.url} has no session {source_id!r}")
-                found = execute(connection, Statement(self._sql["postgres.copy.sources"], source))
-                rows = {str(row[0]): row for row in found}
-                ids = _chosen(list(rows), checkpoint_ids, source_id)
+                sources = Statement(self._sql["postgres.copy.sources"], {**source, "ids": wanted})
+                rows = {str(row[0]): row for row in execute(connection, sources)}
+                ids = list(rows)
+                if missing := sorted(set(wanted or ()).difference(ids)):
+                    raise CheckpointNotFound(
+                        f"session {source_id!r} has no checkpoint {missing[0]}"
+                    )
                 copies = {id_: new_id() for id_ in ids}
                 params = {
                     "tenant": self.tenant,
@@ -310,13 +315,3 @@ class PostgresSessions(PostgresChain):
         parts.append(self._sql["logs.order.newest" if newest else "logs.order"])
         rows = self._link.rows(Statement("\n".join(parts), params), again=True)
         return [parse_log(row) for row in rows]
-
-
-def _chosen(found: list[str], wanted: Sequence[str] | None, source_id: str) -> list[str]:
-    """Return the checkpoints to copy, oldest first."""
-    if wanted is None:
-        return found
-    chosen = set(checkpoint_keys(wanted))
-    if missing := sorted(chosen.difference(found)):
-        raise CheckpointNotFound(f"session {source_id!r} has no checkpoint {missing[0]}")
-    return [checkpoint_id for checkpoint_id in found if checkpoint_id in chosen]

@@ -45,22 +45,34 @@ _EFFECT_COLUMNS: Final = (
 class PostgresTransfer(PostgresEffects):
     """All rows of a session at once."""
 
-    def read_session(self, session_id: str) -> SessionCopy | None:
+    def read_session(
+        self, session_id: str, *, checkpoint_ids: Collection[str] | None = None
+    ) -> SessionCopy | None:
         check_filter(session_id, "session id", str)
 
         def read(connection: AnyConnection) -> SessionCopy | None:
             with connection.transaction():
                 self._ask(connection, "postgres.transfer.begin")
-                return self._read(connection, session_id)
+                return self._read(connection, session_id, checkpoint_ids)
 
         return self._link.run(read, again=True)
 
-    def _read(self, connection: AnyConnection, session_id: str) -> SessionCopy | None:
+    def _read(
+        self, connection: AnyConnection, session_id: str, checkpoint_ids: Collection[str] | None
+    ) -> SessionCopy | None:
         found = self._ask(connection, "sessions.find", id=session_id)
         if not found:
             return None
         session = parse_session(found[0])
-        listing = list_statement(CheckpointQuery(session_id), self.tenant, self.schema)
+        whole = CheckpointQuery(session_id)
+        queries = [whole]
+        if checkpoint_ids is not None:
+            queries = [replace(whole, id=one) for one in checkpoint_ids]
+        listings = [list_statement(one, self.tenant, self.schema) for one in queries]
+        checkpoints = [
+            parse_checkpoint(row) for one in listings for row in execute(connection, one)
+        ]
+        ids = {one.id for one in checkpoints}
         key = {"session_id": session_id}
         listed = {**key, "limit": None, "offset": 0}
         effects = ("effects.list", "effects.where.session_id", "effects.order")
@@ -68,10 +80,11 @@ class PostgresTransfer(PostgresEffects):
         return SessionCopy(
             session=session,
             agents=self._agents_above(connection, session.agent_id),
-            checkpoints=tuple(map(parse_checkpoint, reversed(execute(connection, listing)))),
+            checkpoints=tuple(sorted(checkpoints, key=lambda one: one.seq)),
             consumed={
                 str(row[0]): row[1].astimezone(UTC)
                 for row in self._ask(connection, "postgres.transfer.consumed", **key)
+                if str(row[0]) in ids
             },
             writes=tuple(
                 WriteCopy(row[1], self.sums.check_write(row[:-1]), row[-1].astimezone(UTC))

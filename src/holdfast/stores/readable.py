@@ -1,6 +1,7 @@
 """Sessions and checkpoints that can be read, beside some that cannot: one damaged row hides none of the others.
 
-A store reads all rows of a listing or none. Only when that fails is each row asked for by itself.
+A store reads all rows of a listing or none. Only when that fails is each row asked for by itself. Whoever
+chooses among the checkpoints of a session lists them here; who was told which one asks the store, and is refused.
 """
 
 from __future__ import annotations

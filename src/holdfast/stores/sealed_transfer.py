@@ -72,14 +72,14 @@ class SealedTransfer(SealedSessions, SealedCheckpoints):
         self, source_id: str, draft: NewSession, checkpoint_ids: Sequence[str] | None
     ) -> bool:
         """Copy a session as it is now; false when it loses a checkpoint meanwhile."""
-        source = self.read_session(source_id)
+        chosen = None if checkpoint_ids is None else set(checkpoint_keys(checkpoint_ids))
+        source = self.read_session(source_id, checkpoint_ids=chosen)
         if source is None:
             raise SessionNotFound(f"no session has the id {source_id!r}")
         # Asked before its agent is stored, which nobody would remove.
         if self.find_session(draft.id) is not None:
             raise SessionExists(f"a session with the id {draft.id!r} exists already")
-        chosen = None if checkpoint_ids is None else set(checkpoint_keys(checkpoint_ids))
-        found = [one for one in source.checkpoints if chosen is None or one.id in chosen]
+        found = source.checkpoints
         if chosen is not None and len(found) < len(chosen):
             missing = chosen - {one.id for one in found}
             raise CheckpointNotFound(
@@ -128,8 +128,10 @@ class SealedTransfer(SealedSessions, SealedCheckpoints):
             above = agent.parent_id
         return tuple(reversed(found))
 
-    def read_session(self, session_id: str) -> SessionCopy | None:
-        found = self.inner.read_session(session_id)
+    def read_session(
+        self, session_id: str, *, checkpoint_ids: Collection[str] | None = None
+    ) -> SessionCopy | None:
+        found = self.inner.read_session(session_id, checkpoint_ids=checkpoint_ids)
         if found is None:
             return None
         rows = self.rows

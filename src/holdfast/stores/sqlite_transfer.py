@@ -45,7 +45,9 @@ _LOGS: Final = "\n".join(SQL[f"logs.{name}"] for name in ("list", "order"))
 class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
     """All rows of a session at once."""
 
-    def read_session(self, session_id: str) -> SessionCopy | None:
+    def read_session(
+        self, session_id: str, *, checkpoint_ids: Collection[str] | None = None
+    ) -> SessionCopy | None:
         check_filter(session_id, "session id", str)
         key = (self.tenant, session_id)
 
@@ -56,7 +58,9 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
             session = rows.session(row)
             now = self._clock()
             listed = connection.execute(_CHECKPOINTS, (self.tenant, now, session_id, _ALL))
-            checkpoints = [rows.checkpoint(one) for one in listed]
+            chosen = (one for one in listed if checkpoint_ids is None or one[0] in checkpoint_ids)
+            checkpoints = [rows.checkpoint(one) for one in chosen]
+            ids = {one.id for one in checkpoints}
             consumed = all_rows(connection, "sqlite.transfer.consumed", (*key, now))
             writes = all_rows(connection, "writes.session", key)
             effects = connection.execute(_EFFECTS, (*key, _ALL)).fetchall()
@@ -65,7 +69,7 @@ class SqliteTransfer(SqliteCheckpoints, SqliteEffects):
                 session=session,
                 agents=self._agents_above(connection, session.agent_id),
                 checkpoints=tuple(reversed(checkpoints)),
-                consumed={id_: moment(at) for id_, at in consumed},
+                consumed={id_: moment(at) for id_, at in consumed if id_ in ids},
                 writes=tuple(map(self._write_copy, writes)),
                 effects=tuple(map(self._checked_effect, effects)),
                 logs=tuple(map(rows.log, logs)),

@@ -152,6 +152,16 @@ class TransferContract(Contract):
         assert [one.message for one in copy.logs] == ["decision: move", "oh"]
         assert store.read_session("nobody") is None
 
+    def test_a_session_is_read_with_some_of_its_checkpoints(self, store: Store) -> None:
+        whole = read(store, filled(store))
+        first, *others = whole.checkpoints
+        chosen = store.read_session(whole.session.id, checkpoint_ids={first.id, new_id()})
+        assert chosen == replace(whole, checkpoints=(first,))
+        last = store.read_session(whole.session.id, checkpoint_ids=[others[-1].id])
+        assert last == replace(whole, checkpoints=(others[-1],), consumed={})
+        none = store.read_session(whole.session.id, checkpoint_ids=())
+        assert none == replace(whole, checkpoints=(), consumed={})
+
     def test_what_was_consumed_stays_consumed(self, store: Store) -> None:
         source = MemoryStore()
         copy = read(source, filled(source))

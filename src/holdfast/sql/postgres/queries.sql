@@ -757,6 +757,7 @@ SELECT c.id, c.session_id, c.agent_id, c.namespace, c.seq, c.external_id, c.pare
     c.chain_number, c.chain_previous, c.chain_hash, c.manifest, c.refs, c.quarantined_at
 FROM holdfast.session_checkpoints AS c
 WHERE c.tenant = %(tenant)s AND holdfast.as_tenant(%(tenant)s) AND c.session_id = %(id)s
+    AND (%(ids)s::uuid[] IS NULL OR c.id = ANY (%(ids)s::uuid[]))
     AND (c.expires_at IS NULL OR c.expires_at > now()) ORDER BY c.seq;
 
 -- name: postgres.lock_tenant
