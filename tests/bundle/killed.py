@@ -1,6 +1,7 @@
 """A program that imports or copies, and kills itself with SIGKILL just before its n-th step of some kind.
 
 python -m tests.bundle.killed STEP NUMBER PROJECT URL import FILE
+python -m tests.bundle.killed STEP NUMBER PROJECT URL restore FILE
 python -m tests.bundle.killed STEP NUMBER PROJECT URL copy TARGET_URL
 """
 
@@ -14,9 +15,11 @@ from typing import Any
 
 from holdfast import SessionManager
 from holdfast.bundle import moving
+from holdfast.sessions.rollback import Rollbacks
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.workspace import packs
+from holdfast.workspace.apply import Applier
 from holdfast.workspace.incoming import Incoming
 from holdfast.workspace.references import References
 
@@ -28,6 +31,9 @@ STEPS: dict[str, list[tuple[Any, str]]] = {
     "content": [(SqliteStore, "stage_chunks"), (PostgresStore, "stage_chunks")],
     "rows": [(SqliteStore, "add_session"), (PostgresStore, "add_session")],
     "within rows": [(SqliteStore, "_add_rest"), (PostgresStore, "_many")],
+    "safety": [(Rollbacks, "_save_safety")],
+    "files": [(Applier, "_write_one")],
+    "landing": [(Rollbacks, "_land")],
     "comparing": [(moving, "payload_digest"), (moving, "decode_state")],
 }
 
@@ -54,8 +60,8 @@ def main() -> None:
     step, number, project, url, what, argument = sys.argv[1:]
     with SessionManager.open(url, project_dir=project) as manager:
         kill_at(step, int(number))
-        if what == "import":
-            print(manager.import_bundle(argument).outcome)
+        if what in ("import", "restore"):
+            print(manager.import_bundle(argument, restore=what == "restore").outcome)
         else:
             print([one.outcome for one in manager.copy_to(argument)])
 

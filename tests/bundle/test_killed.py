@@ -17,7 +17,9 @@ from tests.bundle.killed import STEPS
 from tests.bundle.test_round_trip import rows_of
 
 ROOT = Path(__file__).parents[2]
-ALL = [(step, number) for step in STEPS for number in (1, 2)]
+# Steps that only a restore has.
+RESTORING = ("safety", "files", "landing")
+ALL = [(step, number) for step in STEPS if step not in RESTORING for number in (1, 2)]
 SOME = [("content", 2), ("within rows", 1), ("comparing", 3)]
 EXTENT = pytest.mark.parametrize(
     "points", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"]
@@ -87,6 +89,35 @@ def test_an_import_that_is_killed_left_all_or_nothing(
         assert theirs.import_bundle(bundle, restore=True).outcome == "imported"
         assert theirs.verify().ok
         assert tree_digest(folder) == wanted
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+@pytest.mark.parametrize("point", [("safety", 1), ("files", 2), ("landing", 1)])
+def test_a_restore_that_is_killed_is_finished_by_importing_again(
+    backend: str,
+    point: tuple[str, int],
+    open_at: Open,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    ours = open_at("a")
+    session = work(ours)
+    wanted = tree_digest(ours.project_dir)
+    bundle = ours.export_session(session.id, tmp_path / "session.tar").path
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("not saved")
+    before = tree_digest(folder)
+    url = url_of(backend, folder, request)
+    assert attempt(point, folder, url, "restore", str(bundle))
+    with open_at("b", url) as theirs:
+        report = theirs.import_bundle(bundle, restore=True)
+        assert (report.outcome, report.restored) == ("present", True)
+        assert tree_digest(folder) == wanted
+        with theirs.hold_session(session.id) as held:
+            held.undo()
+            assert tree_digest(folder) == before
+        assert theirs.verify().ok
 
 
 @EXTENT

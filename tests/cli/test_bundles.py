@@ -61,6 +61,10 @@ def test_people_are_told_what_was_done(cli: CommandLine, monkeypatch: pytest.Mon
     assert "imported" in cli.ok("import", path)
     assert "nothing to do" in cli.ok("import", path)
     assert f"holdfast undo --session {session_id}" in cli.ok("import", path, "--restore")
+    assert "nothing to do" not in (said := cli.ok("import", path, "--restore"))
+    assert "files are back" in said
+    assert "nothing to do" in cli.ok("import", path)
+    cli.ok("save", "three")
     again = cli("import", path)
     assert (again.code, "--as" in again.err) == (4, True)
     assert "second" in cli.ok("import", path, "--as", "second")

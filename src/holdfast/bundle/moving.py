@@ -111,11 +111,21 @@ def verify_delivered(move: Move, target: Store, session_id: str) -> None:
         decode_state(payload, target.read_chunks, cache=cache)
 
 
-def is_same(store: Store, copy: SessionCopy, states: Mapping[str, str]) -> bool | None:
-    """Tell whether a store has this very session; None when it has none of that id."""
+def is_same(
+    store: Store,
+    copy: SessionCopy,
+    states: Mapping[str, str],
+    *,
+    less: Callable[[SessionCopy, SessionCopy], SessionCopy] = lambda there, _: there,
+) -> bool | None:
+    """Tell whether a store has this very session; None when it has none of that id.
+
+    ``less`` takes from what is there what does not make it another one than the copy.
+    """
     there = store.read_session(copy.session.id)
     if there is None:
         return None
+    there = less(there, copy)
     ids = [one.id for one in there.checkpoints]
     if ids != [one.id for one in copy.checkpoints] or list(_lines(there)) != list(_lines(copy)):
         return False

@@ -46,6 +46,7 @@ from holdfast.sessions.briefing import brief_to_go
 from holdfast.sessions.files import ProjectFiles
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
+from holdfast.sessions.rollback_request import without_file_rollbacks
 from holdfast.sessions.upkeep import damaged_files
 from holdfast.stores import keys_at_hand
 from holdfast.stores.base import Store
@@ -74,8 +75,10 @@ _AHEAD: Final = timedelta(days=1)
 class ImportReport:
     """What came of an import. ``outcome`` is ``present`` when the very session was there already.
 
+    It still is the same when its files alone were put back meanwhile.
+
     ``checkpoints`` maps the ids of the bundle's, oldest first, to those that they have here, less those
-    that have expired on the way. ``restored``: files were put back to the latest one.
+    that have expired on the way. ``restored``: files are those of the latest one.
     """
 
     outcome: Outcome
@@ -193,7 +196,7 @@ def import_bundle(
         before = [one.id for one in move.copy.checkpoints]
         if session_id is not None and session_id != move.copy.session.id:
             move = renamed(move, session_id)
-        same = is_same(store, move.copy, move.states)
+        same = is_same(store, move.copy, move.states, less=without_file_rollbacks)
         if same is False:
             raise _exists(move.copy)
         if files and report.trees:

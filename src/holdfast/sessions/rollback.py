@@ -33,6 +33,7 @@ from holdfast.sessions.files import Captured, ProjectFiles, paths_written
 from holdfast.sessions.guarded import is_kept_for_guard
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback_request import (
+    CAME_TO_NOTHING,
     ROLLBACK,
     Kind,
     Request,
@@ -47,8 +48,6 @@ from holdfast.workspace.base import Change, RestoreReport, Snapshot, readable
 if TYPE_CHECKING:
     from holdfast.workspace.plan import Keep
 
-# In the data of a log line: the safety checkpoint of a rollback that came to nothing.
-_CAME_TO_NOTHING: Final = "rollback_came_to_nothing"
 _LOOKED_AT: Final = 200
 # So many files that were left alone are named one by one.
 _LISTED: Final = 20
@@ -226,7 +225,7 @@ class Rollbacks:
                 self._session_id,
                 "warning",
                 f"an interrupted rollback is not finished: {error}",
-                None,
+                {ROLLBACK: latest.id},
             )
             return
         record = first(self._store.list_checkpoints(CheckpointQuery(id=facts["target"])))
@@ -349,12 +348,12 @@ class Rollbacks:
     def _note_nothing(self, safety: CheckpointRecord) -> None:
         if safety.id not in self._came_to_nothing():
             said = f"{safety.description}: it came to nothing"
-            self._store.append_log(self._session_id, "warning", said, {_CAME_TO_NOTHING: safety.id})
+            self._store.append_log(self._session_id, "warning", said, {CAME_TO_NOTHING: safety.id})
 
     def _came_to_nothing(self) -> set[str]:
         """Return the safety checkpoints of rollbacks that failed, or were killed before they began."""
-        found = self._store.list_logs(self._session_id, key=_CAME_TO_NOTHING)
-        return {str(line.data[_CAME_TO_NOTHING]) for line in found if line.data}
+        found = self._store.list_logs(self._session_id, key=CAME_TO_NOTHING)
+        return {str(line.data[CAME_TO_NOTHING]) for line in found if line.data}
 
     def _reverse(
         self, safety_id: str, facts: dict[str, Any], kind: Kind, *, dry_run: bool

@@ -7,15 +7,17 @@ finds a rollback killed in its middle read there what it was about.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from holdfast.model import CheckpointRecord
+from holdfast.model import CheckpointRecord, LogRecord, SessionCopy
 from holdfast.sessions.files import path_from, storable
 
 Kind: TypeAlias = Literal["rollback", "undo", "redo"]
 
 ROLLBACK: Final = "rollback"
+# In the data of a log line: the safety checkpoint of a rollback that came to nothing.
+CAME_TO_NOTHING: Final = "rollback_came_to_nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,34 @@ def facts_of(record: CheckpointRecord) -> dict[str, Any] | None:
     """Return what a rollback noted. Metadata is anybody's: what none can have noted is no rollback's."""
     facts = (record.metadata or {}).get(ROLLBACK)
     return facts if isinstance(facts, dict) and _is_noted(facts) else None
+
+
+def without_file_rollbacks(there: SessionCopy, before: SessionCopy) -> SessionCopy:
+    """Return a session without what rollbacks of files alone have added to it since it was as ``before``.
+
+    By these nobody has gone on with it: its state is the same. When it was changed last is that of before.
+    """
+    known = {one.id for one in before.checkpoints}
+    count = len(before.logs)
+    return replace(
+        there,
+        session=replace(there.session, updated_at=before.session.updated_at),
+        checkpoints=tuple(
+            one for one in there.checkpoints if one.id in known or not _is_of_files_alone(one)
+        ),
+        logs=tuple(
+            line for at, line in enumerate(there.logs) if at < count or not _tells_of_rollback(line)
+        ),
+    )
+
+
+def _is_of_files_alone(record: CheckpointRecord) -> bool:
+    facts = facts_of(record)
+    return facts is not None and facts["files"] and not facts["state"]
+
+
+def _tells_of_rollback(line: LogRecord) -> bool:
+    return not {ROLLBACK, CAME_TO_NOTHING}.isdisjoint(line.data or ())
 
 
 def _is_noted(facts: Mapping[str, Any]) -> bool:

@@ -39,7 +39,7 @@ from holdfast.sessions.guarded import end_guard, keep_for_guard
 from holdfast.sessions.held import Surroundings
 from holdfast.sessions.lookup import get_checkpoint_record
 from holdfast.sessions.rollback import RollbackReport, Rollbacks, left_alone_notes
-from holdfast.sessions.rollback_request import Request, landed_on
+from holdfast.sessions.rollback_request import ROLLBACK, Request, landed_on
 from holdfast.sessions.stepping import SteppingSession
 from holdfast.sessions.upkeep import why_protected
 from holdfast.stores.base import Store, first
@@ -324,8 +324,9 @@ class Session(SteppingSession):
 
     def _logged(self, report: RollbackReport, what: str) -> RollbackReport:
         if not report.dry_run:
-            name = report.checkpoint.name
-            self.log("info", f"{what} {name}", data={"checkpoint": report.checkpoint.id})
+            checkpoint = report.checkpoint
+            data = {"checkpoint": checkpoint.id, ROLLBACK: report.title}
+            self.log("info", f"{what} {checkpoint.name}", data=data)
         return report
 
     # Changing ----------------------------------------------------------------------------

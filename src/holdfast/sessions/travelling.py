@@ -62,6 +62,10 @@ class TravellingSessions(ABC):
     ) -> Session:
         """See `SessionManager.hold_session`."""
 
+    @abstractmethod
+    def get_session(self, session_id: str) -> Session:
+        """See `SessionManager.get_session`."""
+
     def export_session(
         self,
         session_id: str,
@@ -110,7 +114,7 @@ class TravellingSessions(ABC):
         gives it another; where it is there already, the same as in the file, nothing happens and the
         report says so, and one with other content raises `SessionExists`. Its files are stored for a
         rollback; with ``restore`` the project's files become those of the latest checkpoint at once,
-        with a safety checkpoint for an undo.
+        with a safety checkpoint for an undo. Where they are that already, nothing is restored again.
 
         A sealed bundle goes into a store that is sealed, with the key of the bundle among its own. A
         sealed store takes one of plain text with ``unsealed`` only.
@@ -125,17 +129,25 @@ class TravellingSessions(ABC):
             progress=progress,
         )
         if restore and files and report.bundle.trees:
-            return replace(report, restored=self._put_files_back(report.session_id))
+            return replace(report, restored=self._put_files_back(report))
         return report
 
-    def _put_files_back(self, session_id: str) -> bool:
-        listed = list_readable_checkpoints(self._store, CheckpointQuery(session_id, namespace=""))
-        latest = first(one for one in listed if one.workspace_commit is not None)
+    def _put_files_back(self, report: ImportReport) -> bool:
+        """Restore the files of what was imported, and finish an import that was to do so before."""
+        query = CheckpointQuery(report.session_id, namespace="")
+        ours = set(report.checkpoints.values())
+        listed = list_readable_checkpoints(self._store, query)
+        latest = first(one for one in listed if one.id in ours and one.workspace_commit is not None)
         if latest is None:
             return False
-        session = self.hold_session(session_id, back_to=latest.name)
+        session = self.get_session(report.session_id)
+        if report.outcome == "present" and not _would_change(session, latest.name):
+            return True
+        session = self.hold_session(report.session_id, back_to=latest.name)
         try:
-            session.rollback(latest.name, state=False)
+            session.settle()
+            if report.outcome == "imported" or _would_change(session, latest.name):
+                session.rollback(latest.name, state=False)
         finally:
             with suppress(HoldfastError):
                 session.close()
@@ -251,6 +263,12 @@ class TravellingSessions(ABC):
         goals = [one if project is None else self._capture.elsewhere(project) for one in sources]
         ways = zip(sources, goals, strict=True)
         return [(one, other) for one, other in ways if one.wanted and other.wanted]
+
+
+def _would_change(session: Session, name: str) -> bool:
+    """Tell whether the project's files are others than a checkpoint has."""
+    found = session.rollback(name, state=False, dry_run=True).files
+    return found is None or found.acts
 
 
 def _open_target(config: Config, *, create: bool, keys: GivenKeys) -> Store:

@@ -47,7 +47,8 @@ def command(
 
     A file is what `holdfast export` wrote. All of it is verified first; what is damaged, cut off or not
     what an export would write is refused, and nothing is changed. The session is there whole or not at all,
-    with its ids, names, order and times. Importing it again changes nothing. A session of that id with other content is not touched: --as has it
+    with its ids, names, order and times. Importing it again changes nothing, and finishes a --restore that was
+    interrupted. A session of that id with other content is not touched: --as has it
     under another id.
 
     A sealed bundle needs the key that it was sealed with, among those of the store. Into a sealed store,
@@ -107,7 +108,8 @@ def command(
         )
         return
     if report.outcome == "present":
-        print_line("nothing to do: this very session is here already")
+        there = "this very session is here already"
+        print_line(there if report.restored else f"nothing to do: {there}")
     else:
         print_line(("imported ", "bold green"), contents(report.bundle))
     if expired := len(report.bundle.states) - len(report.checkpoints):
