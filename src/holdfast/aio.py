@@ -43,6 +43,7 @@ from holdfast.sessions import Checkpoint, Session, SessionManager
 from holdfast.sessions.comparison import Comparison
 from holdfast.sessions.erasing import Erasure
 from holdfast.sessions.inspection import SecretsReport
+from holdfast.sessions.passed_over import PassedOver
 from holdfast.sessions.portable import CopyReport, ImportReport
 from holdfast.sessions.rollback import RollbackReport
 from holdfast.sessions.unfinished import MAX_RECOVERIES
@@ -485,6 +486,10 @@ class AsyncSession(AsyncClosing):
     ) -> dict[str, IntegrityError]:
         """See `Session.unreadable_checkpoints`."""
         return await self._run(self._session.unreadable_checkpoints, reference, limit=limit)
+
+    async def passed_over(self) -> list[PassedOver]:
+        """See `Session.passed_over`."""
+        return await self._run(self._session.passed_over)
 
     async def check_memory_refs(self) -> list[MemoryRefReport]:
         """See `Session.check_memory_refs`."""

@@ -58,6 +58,7 @@ REASONS: Final[Mapping[str, Severity]] = {
     "placeholder_unfilled": "drifted",
     "effect_unknown": "unsafe",
     "checkpoint_unreadable": "unsafe",
+    "checkpoint_quarantined": "unsafe",
     "session_held": "unsafe",
     "session_completed": "unsafe",
     "schema_newer": "unsafe",

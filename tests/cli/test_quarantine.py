@@ -185,3 +185,65 @@ def test_processes_on_postgresql_mark_it_too(cli: CommandLine, postgres_url: str
     assert run("sessions")["sessions"][0]["quarantined"] == 1
     (found,) = run("status")["status"]["quarantine"]
     assert (found["checkpoints"][0]["id"], found["resumes_from"]["name"]) == (chosen, "one")
+
+
+@pytest.mark.parametrize("damaged", [("n2",), ("n1", "n2")])
+def test_whoever_gets_an_older_checkpoint_is_told_of_the_newer_ones(
+    cli: CommandLine, session: Session, damaged: tuple[str, ...]
+) -> None:
+    names = sorted(damaged, reverse=True)
+    session.close()
+    for line in ("show", "show :a.txt", "diff --state", "handoff"):
+        answer = cli(*line.split())
+        assert "passed over" not in answer.err + answer.out
+    damage(cli, *damaged)
+    brief = cli.json("brief")["brief"]
+    reasons = [one for one in brief["preflight"]["reasons"] if one["code"] == _QUARANTINED]
+    assert brief["preflight"]["verdict"] == "unsafe"
+    assert "UNSAFE" in brief["text"]
+    for one, name in zip(reasons, names, strict=True):
+        assert f"checkpoint {name} is newer" in one["message"]
+        assert f"checkpoint {name} is newer" in brief["text"]
+        assert "holdfast verify --deep" in brief["text"]
+    for thing, *command in (
+        ("checkpoint", "show"),
+        ("checkpoint", "show", "--files"),
+        ("diff", "diff", "--state"),
+        ("handoff", "handoff"),
+    ):
+        found = cli.json(*command)[thing]["passed_over"]
+        assert [(one["name"], one["code"]) for one in found] == [(n, _QUARANTINED) for n in names]
+        said = cli(*command)
+        text = said.err + said.out
+        assert all(f"checkpoint {name} is newer and was passed over" in text for name in names)
+        assert "`holdfast verify --deep`" in text
+    assert cli.json("show", "n0")["checkpoint"]["passed_over"] == []
+    assert "passed over" not in cli("diff", "n0", "--state").err
+    said = cli("fork", "--as", "second")
+    assert f"checkpoint {names[0]} is newer and was passed over" in said.err
+    assert [one["name"] for one in cli.json("fork", "-s", "session-1")["passed_over"]] == names
+    assert names[0] in cli("rollback", "-s", "session-1", "--dry-run").out
+    cli("save", "again", "-s", "session-1", stdin=b'{"n": 3}')
+    assert cli.json("brief", "session-1")["brief"]["preflight"]["verdict"] != "unsafe"
+    assert cli.json("show", "-s", "session-1")["checkpoint"]["passed_over"] == []
+
+
+_QUARANTINED = "checkpoint_quarantined"
+
+
+def test_what_cannot_be_read_is_told_too_wherever_it_stands(
+    cli: CommandLine, manager: SessionManager, session: Session
+) -> None:
+    ids = {one.name: one.id for one in session.list_checkpoints()}
+    session.close()
+    manager.close()
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE session_checkpoints SET created_at = 'x' WHERE name IN ('n0', 'n1')")
+    database.close()
+    # Older than the newest good one, they are nothing that this lacks.
+    assert cli.json("show")["checkpoint"]["passed_over"] == []
+    damage(cli, "n2")
+    with SessionManager.open() as opened:
+        found = opened.get_session("session-1").passed_over()
+    assert [one.id for one in found] == [ids["n2"], ids["n1"], ids["n0"]]
+    assert [one.code for one in found] == [_QUARANTINED, *["checkpoint_unreadable"] * 2]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,6 +21,9 @@ from holdfast.errors import (
 )
 from holdfast.ids import is_label, is_uuid
 from holdfast.sessions import Checkpoint, Session, SessionManager
+
+if TYPE_CHECKING:
+    from holdfast.sessions.passed_over import PassedOver
 
 _COMPLETED: Final = 1000
 
@@ -236,6 +239,13 @@ def chosen_checkpoint(
             raise
         ways = " or ".join(f"session {one} has one: add{naming(one)}" for one in others)
         raise CheckpointNotFound(f"{error} But {ways}") from error
+
+
+def passed_over(
+    manager: SessionManager, found: Checkpoint, reference: str | None
+) -> list[PassedOver]:
+    """Return what was passed over for a checkpoint that is just the latest one: none where it was named."""
+    return manager.get_session(found.session_id).passed_over() if reference is None else []
 
 
 def chosen_checkpoint_or_file(

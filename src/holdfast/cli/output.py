@@ -29,6 +29,8 @@ from holdfast.state.tags import tagged
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.sessions.passed_over import PassedOver
+
 PASCAL_CASE: Final = "holdfast.pascal_case"
 """Where the context of a command says that keys are wanted in that form."""
 
@@ -282,6 +284,12 @@ def print_unreadable(rows: Mapping[str, Exception], what: str = "session") -> No
             f"{what} {one_line(id_)}: {one_line(str(error))}. `holdfast verify` tells of all damage",
             err=True,
         )
+
+
+def print_passed_over(found: Sequence[PassedOver]) -> None:
+    """Say which newer checkpoints are not what is shown or used, apart from that."""
+    for one in found:
+        print_line((f"note: {one_line(one.text)}", "yellow"), err=True)
 
 
 def print_text(text: str) -> None:

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from holdfast.ids import is_uuid
 from holdfast.model import CheckpointQuery, CheckpointRecord
 from holdfast.regular_files import read_small_file
 from holdfast.sessions import Session, SessionManager
+from holdfast.sessions.passed_over import PassedOver, find_passed_over
 from holdfast.sessions.rollback_request import is_of_rollback
 from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.stores.unwritable import writing
@@ -38,6 +39,7 @@ _HEADER: Final = ("| name | id | saved | branch | resume |", "|---|---|---|---|-
 # What a program saves for itself is of no use to a reader.
 _CLASSES: Final = ("manual", "feature", "session", "failure")
 _DECISIONS: Final = 5
+_DAMAGED: Final = 3
 _ATTEMPTS: Final = 5
 # How many marks a heading of Markdown may begin with.
 _DEEPEST: Final = 6
@@ -48,7 +50,8 @@ class SectionReport:
     """What became of the section. ``text`` is it, as it stands or would stand in the file.
 
     ``action`` is ``shown`` when nothing was to be written, ``left_alone`` when the settings forbid it,
-    ``created``, ``updated`` or ``unchanged``. ``rows`` of ``found`` checkpoints fit.
+    ``created``, ``updated`` or ``unchanged``. ``rows`` of ``found`` checkpoints fit. ``passed_over`` is newer
+    than what is listed of its session, and damaged.
     """
 
     path: Path
@@ -57,6 +60,7 @@ class SectionReport:
     rows: int
     found: int
     tokens: int
+    passed_over: tuple[PassedOver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +105,12 @@ def update_handoff(
     listed = listed_checkpoints(manager, session, most=rows or settings.rows)
     finished = _finished(manager, listed)
     table = [_row(one, finished) for one in listed]
+    newer = _passed_over(manager, session, listed)
     decisions = _decisions(manager, session)
     for _ in range(_ATTEMPTS):
         before = _read(path)
         parts = _split(before if before is not None else _TITLE.encode(), path)
-        text, shown = _section(table, decisions, parts, settings.max_tokens)
+        text, shown = _section(table, newer, decisions, parts, settings.max_tokens)
         after = parts.head + text.encode() + parts.tail
         if before is None:
             after += parts.end.encode()
@@ -114,7 +119,7 @@ def update_handoff(
             action = "left_alone"
         if action != "again":
             tokens = estimate_tokens(after.decode("utf-8", "replace"))
-            return SectionReport(path, action, text, shown, len(listed), tokens)
+            return SectionReport(path, action, text, shown, len(listed), tokens, newer)
     raise HandoffRefused(f"{path} keeps changing while it is being updated; nothing was written")
 
 
@@ -157,6 +162,17 @@ def _saved_by_hand(manager: SessionManager, query: CheckpointQuery) -> Iterator[
     while page := list_readable_checkpoints(manager.store, query):
         yield from (one for one in page if not is_of_rollback(one))
         query = replace(query, before_seq=page[-1].seq)
+
+
+def _passed_over(
+    manager: SessionManager, session: Session | None, listed: Sequence[CheckpointRecord]
+) -> tuple[PassedOver, ...]:
+    """Return what is newer and damaged of the sessions that a handoff tells of, newest first in each."""
+    if session is not None:
+        return tuple(session.passed_over())
+    ids = [one.session_id for one in (*listed, *manager.list_quarantined())]
+    found = (find_passed_over(manager.store, one) for one in dict.fromkeys(ids))
+    return tuple(chain.from_iterable(found))
 
 
 def _finished(manager: SessionManager, records: Sequence[CheckpointRecord]) -> set[str]:
@@ -249,25 +265,38 @@ def _write(path: Path, before: bytes | None, after: bytes) -> str:
 
 
 def _section(
-    table: Sequence[str], decisions: Sequence[Note], parts: _Parts, most: int
+    table: Sequence[str],
+    newer: Sequence[PassedOver],
+    decisions: Sequence[Note],
+    parts: _Parts,
+    most: int,
 ) -> tuple[str, int]:
     """Return the section with as many rows as the file has room for, and how many those are."""
     room = most - parts.tokens
     sizes = [(len(table), count) for count in range(len(decisions), 0, -1)]
     sizes += [(count, 0) for count in range(len(table), -1, -1)]
     for rows, notes in sizes:
-        text = _lines(table[:rows], decisions[:notes], parts.end)
+        text = _lines(table[:rows], newer, decisions[:notes], parts.end)
         if estimate_tokens(text) <= room:
             return text, rows
     return f"{START}{parts.end}{END}", 0
 
 
-def _lines(table: Sequence[str], decisions: Sequence[Note], end: str) -> str:
+def _lines(
+    table: Sequence[str], newer: Sequence[PassedOver], decisions: Sequence[Note], end: str
+) -> str:
     lines = [START, "", "## Checkpoints", ""]
     if table:
         lines += [*_HEADER, *table, ""]
     else:
         lines += ["None.", ""]
+    if newer:
+        lines += [
+            "Newer, and damaged:",
+            "",
+            *(f"- {_damaged(one)}" for one in newer[:_DAMAGED]),
+            "",
+        ]
     if decisions:
         lines += ["Decisions:", "", *(f"- {_decision(one)}" for one in decisions), ""]
     return end.join([*lines, END])
@@ -299,6 +328,10 @@ def _command(one: CheckpointRecord, *, finished: bool) -> str:
 
 def _cell(text: str) -> str:
     return html.escape(one_line(text, 80), quote=False).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _damaged(one: PassedOver) -> str:
+    return html.escape(one_line(f"session {one.session_id}: {one.text}"), quote=False)
 
 
 def _decision(one: Note) -> str:
@@ -362,4 +395,5 @@ def to_document(report: SectionReport) -> dict[str, Any]:
         "found": report.found,
         "tokens": report.tokens,
         "text": report.text,
+        "passed_over": [one.to_document() for one in report.passed_over],
     }

@@ -44,6 +44,7 @@ from holdfast.preflight import (
 from holdfast.processes import owner_name
 from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import FILES, GIT, ProjectFiles
+from holdfast.sessions.passed_over import PassedOver, find_passed_over
 from holdfast.sessions.tasks import all_tasks
 from holdfast.state.documented import documented
 from holdfast.state.tags import normalise
@@ -76,6 +77,7 @@ class _Look:
     checkpoint: Checkpoint | None
     lineage: list[Ancestor] = field(default_factory=list)
     unreadable: dict[str, IntegrityError] = field(default_factory=dict)
+    passed_over: list[PassedOver] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
     context: dict[str, Any] = field(default_factory=dict)
     memory: list[MemoryRefReport] = field(default_factory=list)
@@ -125,6 +127,9 @@ class _Look:
                 f"checkpoint {checkpoint_id} cannot be read: {error}",
                 subject=checkpoint_id,
             )
+        for one in self.passed_over:
+            if one.id not in self.unreadable:
+                yield Reason(one.code, one.text, subject=one.id)
         if self.checkpoint is None:
             return
         try:
@@ -340,7 +345,8 @@ def _look(store: Store, record: SessionRecord, around: Surroundings, head: str |
         if found:
             checkpoint = Checkpoint.of(found[0], store)
             break
-    return _Look(store, record, around, checkpoint, lineage, unreadable)
+    passed_over = find_passed_over(store, record.id, resumable=True)
+    return _Look(store, record, around, checkpoint, lineage, unreadable, passed_over)
 
 
 def _ancestors(store: Store, record: SessionRecord) -> Iterator[Ancestor]:

@@ -24,6 +24,7 @@ from holdfast.sessions.checkpoint import Checkpoint
 from holdfast.sessions.files import context_of_files
 from holdfast.sessions.held import HeldSession, Surroundings
 from holdfast.sessions.lookup import find_unreadable_checkpoints, get_checkpoint_record
+from holdfast.sessions.passed_over import PassedOver, find_passed_over
 from holdfast.sessions.tasks import all_tasks, completed_tasks
 from holdfast.state.documented import documented
 from holdfast.stores.base import Store, first
@@ -81,7 +82,7 @@ class ReadingSession(HeldSession):
         return Checkpoint.of(get_checkpoint_record(self._store, self.id, reference), self._store)
 
     def latest_checkpoint(self, *, resumable: bool | None = None) -> Checkpoint:
-        """Look at the newest checkpoint, or the newest resumable one."""
+        """Look at the newest checkpoint, or the newest resumable one, that is not damaged; see `passed_over`."""
         found = self._find_latest(resumable=resumable)
         if found is None:
             kind = "resumable checkpoint" if resumable else "checkpoint"
@@ -121,6 +122,13 @@ class ReadingSession(HeldSession):
         only the newest are looked at; if one of those cannot be read, all are.
         """
         return find_unreadable_checkpoints(self._store, self.id, reference, limit=limit)
+
+    def passed_over(self) -> list[PassedOver]:
+        """Return what is newer than the newest good checkpoint and cannot be used, newest first.
+
+        It failed verification, or its row cannot be read: `latest_checkpoint` passes it over.
+        """
+        return find_passed_over(self._store, self.id)
 
     @property
     def state(self) -> dict[str, Any]:

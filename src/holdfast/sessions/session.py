@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -255,11 +256,12 @@ class Session(SteppingSession):
         checkpoint that cannot be restored exactly is refused, and the nearest good one is named.
         """
         self._may_change(dry_run=dry_run)
-        record = (
-            get_checkpoint_record(self._store, self.id, reference)
-            if reference is not None
-            else self._rollbacks.latest_target()
-        )
+        notes: tuple[str, ...] = ()
+        if reference is not None:
+            record = get_checkpoint_record(self._store, self.id, reference)
+        else:
+            record = self._rollbacks.latest_target()
+            notes = tuple(one.text for one in self.passed_over())
         request = Request(
             state=paths is None if state is None else state,
             files=files,
@@ -268,7 +270,8 @@ class Session(SteppingSession):
             move_head=move_head,
             dry_run=dry_run,
         )
-        return self._logged(self._rollbacks.roll_back(record, request), "rolled back to")
+        report = self._logged(self._rollbacks.roll_back(record, request), "rolled back to")
+        return replace(report, notes=(*report.notes, *notes))
 
     def go_on_from(self, reference: str) -> RollbackReport | None:
         """Make a checkpoint the one to go on from for good, here and for whoever resumes the session later.
@@ -396,7 +399,10 @@ class Session(SteppingSession):
             self._store.load(one)
         record = self._store.copy_session(self.id, draft, checkpoint_ids=sorted(copied))
         hold = self._around.leases.adopt(record)
-        return Session(self._store, record, self._around, hold)
+        forked = Session(self._store, record, self._around, hold)
+        if reference is None:
+            forked._notices += [one.text for one in self.passed_over()]
+        return forked
 
     def pause(
         self,

@@ -20,10 +20,11 @@ from holdfast.cli.options import (
     chosen_checkpoint,
     common_options,
     no_pager_option,
+    passed_over,
     path_option,
     session_option,
 )
-from holdfast.cli.output import answer, columns, one_line, print_line
+from holdfast.cli.output import answer, columns, one_line, print_line, print_passed_over
 from holdfast.cli.paging import paged
 from holdfast.sessions import Comparison
 
@@ -76,6 +77,7 @@ def command(
         raise click.UsageError("give either --name-only or --stat")
     with common.open() as manager:
         old = chosen_checkpoint(manager, session, before)
+        newer = passed_over(manager, old, before)
         new = chosen_checkpoint(manager, session, after, beside=old) if after is not None else None
         found = manager.diff(
             old,
@@ -92,9 +94,11 @@ def command(
             "changes": state_documents(found),
             "files": file_documents(found, text=not name_only),
             "notes": list(found.notes),
+            "passed_over": [one.to_document() for one in newer],
         }
         answer({"diff": document})
         return
+    print_passed_over(newer)
     with paged(wanted=not no_pager):
         _print(found, name_only=name_only, stat=stat, full=full)
 

@@ -11,9 +11,10 @@ from holdfast.cli.options import (
     checkpoint_argument,
     chosen_checkpoint,
     common_options,
+    passed_over,
     session_option,
 )
-from holdfast.cli.output import answer, columns, one_line, print_line
+from holdfast.cli.output import answer, columns, one_line, print_line, print_passed_over
 
 
 @click.command("fork", short_help="Start a second line of work from a checkpoint.")
@@ -42,13 +43,16 @@ def command(
     """
     with common.open() as manager:
         source = chosen_checkpoint(manager, session, checkpoint)
+        newer = passed_over(manager, source, checkpoint)
         made = manager.get_session(source.session_id).fork(
             source.id, session_id=new_id, task_description=task
         )
         record, first = made.record, made.latest_checkpoint()
     if common.json:
-        answer({"session": columns(record), "checkpoint": columns(first.record)})
+        document = {"session": columns(record), "checkpoint": columns(first.record)}
+        answer(document | {"passed_over": [one.to_document() for one in newer]})
         return
+    print_passed_over(newer)
     print_line("forked ", (one_line(record.id), "bold cyan"), f" from {one_line(source.name)}")
     named = one_line(shlex.quote(record.id))
     print_line((f"its files: holdfast rollback --session {named}", "dim"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from stat import S_IFLNK, S_IFREG, filemode
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from holdfast.cli.options import (
     chosen_checkpoint,
     chosen_checkpoint_or_file,
     common_options,
+    passed_over,
     session_option,
 )
 from holdfast.cli.output import (
@@ -30,12 +31,14 @@ from holdfast.cli.output import (
     plural,
     print_document,
     print_line,
+    print_passed_over,
     print_table,
     size,
     source_line,
     when,
 )
 from holdfast.sessions import Checkpoint, SessionManager
+from holdfast.workspace.base import SavedFile
 
 _LISTED: Final = 5
 _FILES: Final = (Column("MODE", "dim"), Column("SIZE", right=True), Column("PATH"))
@@ -78,17 +81,29 @@ def command(
             found, path = chosen_checkpoint(manager, session, checkpoint), os.path.abspath(path)
         else:
             found, path = chosen_checkpoint_or_file(manager, session, checkpoint)
+        if path is not None and (list_files or skipped):
+            raise click.UsageError("a file is printed by itself, without --files and --skipped")
+        latest = checkpoint is None or checkpoint.startswith(":")
+        newer = passed_over(manager, found, None if latest else checkpoint)
+        besides = {"passed_over": [one.to_document() for one in newer]}
+        if not common.json:
+            print_passed_over(newer)
         if path is not None:
-            if list_files or skipped:
-                raise click.UsageError("a file is printed by itself, without --files and --skipped")
-            _show_file(common, manager, found, path)
+            _show_file(common, manager, found, path, besides)
         elif list_files or skipped:
-            _show_files(common, manager, found, list_files=list_files, skipped=skipped)
+            listed = manager.list_files(found) if list_files else None
+            _show_files(common, manager, found, listed, besides, skipped=skipped)
         else:
-            _show_state(common, found)
+            _show_state(common, found, besides)
 
 
-def _show_file(common: Common, manager: SessionManager, found: Checkpoint, path: str) -> None:
+def _show_file(
+    common: Common,
+    manager: SessionManager,
+    found: Checkpoint,
+    path: str,
+    besides: Mapping[str, Any],
+) -> None:
     data = manager.read_file(found, path)
     if not common.json:
         click.echo(_for_a_terminal(data) if on_terminal() else data, nl=False)
@@ -102,7 +117,7 @@ def _show_file(common: Common, manager: SessionManager, found: Checkpoint, path:
         document |= {"encoding": "utf-8", "content": data.decode()}
     except UnicodeDecodeError:
         document |= {"encoding": "base64", "content": b64encode(data).decode()}
-    answer({"file": document})
+    answer({"file": {**document, **besides}})
 
 
 def _for_a_terminal(data: bytes) -> str:
@@ -111,22 +126,27 @@ def _for_a_terminal(data: bytes) -> str:
 
 
 def _show_files(
-    common: Common, manager: SessionManager, found: Checkpoint, *, list_files: bool, skipped: bool
+    common: Common,
+    manager: SessionManager,
+    found: Checkpoint,
+    held: Sequence[SavedFile] | None,
+    besides: Mapping[str, Any],
+    *,
+    skipped: bool,
 ) -> None:
-    held = manager.list_files(found) if list_files else []
     left = manager.list_skipped(found)
     if common.json:
         document = columns(found)
-        if list_files:
+        if held is not None:
             document["files"] = [
                 {"path": path_text(one.path), "mode": f"{one.mode:04o}", "size_bytes": one.bytes}
                 | ({"link": True} if one.link else {})
                 for one in held
             ]
         document["skipped"] = [{"path": path_text(one.path), "reason": one.reason} for one in left]
-        answer({"checkpoint": document | {"git": found.git}})
+        answer({"checkpoint": {**document, "git": found.git, **besides}})
         return
-    if list_files:
+    if held is not None:
         rows = [
             (
                 filemode(one.mode | (S_IFLNK if one.link else S_IFREG)),
@@ -146,7 +166,7 @@ def _show_files(
         print_line((f"{plural(len(left), 'path')} skipped{hint}", "dim"))
 
 
-def _show_state(common: Common, found: Checkpoint) -> None:
+def _show_state(common: Common, found: Checkpoint, besides: Mapping[str, Any]) -> None:
     state = exact(found.state)
     if common.json:
         content = {
@@ -155,7 +175,7 @@ def _show_state(common: Common, found: Checkpoint) -> None:
             "progress": exact(found.progress),
             "git": found.git,
         }
-        answer({"checkpoint": columns(found) | content})
+        answer({"checkpoint": {**columns(found), **content, **besides}})
         return
     for name, value in _facts(found):
         if value:
