@@ -539,7 +539,7 @@ class SessionUsage:
 
 @dataclass(frozen=True, slots=True)
 class DamagedRow:
-    """A row of a sealed store that does not open, or was altered: where it is and why.
+    """A row that cannot be read, does not open, or was altered: where it is and why.
 
     ``row`` has the columns that name it in its ``table``.
     """

@@ -29,7 +29,6 @@ from holdfast.model import (
     CheckpointQuery,
     EffectQuery,
     EffectRecord,
-    SessionCopy,
     WriteRecord,
 )
 from holdfast.state import decode_state
@@ -37,7 +36,7 @@ from holdfast.state.cache import ChunkCache
 from holdfast.state.refs import digest_text
 from holdfast.stores.base import Store
 from holdfast.stores.chain import breaks
-from holdfast.stores.readable import find_unreadable, read_checkpoints
+from holdfast.stores.readable import SessionRows, find_unreadable, read_checkpoints
 
 CHAIN_BROKEN: Final = "chain_broken"
 STRUCTURE_DAMAGED: Final = "structure_damaged"
@@ -145,10 +144,10 @@ def verify_store(
     return verification.deep() if deep else verification.plain()
 
 
-def verify_session(store: Store, copy: SessionCopy) -> tuple[Damage, ...]:
+def verify_session(store: Store, rows: SessionRows) -> tuple[Damage, ...]:
     """Decode all that a session consists of, and derive its hash chain anew; return what is damaged."""
     verification = _Verification(store)
-    verification.session(copy)
+    verification.session(rows)
     return tuple(verification.damaged)
 
 
@@ -211,15 +210,19 @@ class _Verification:
             released=tuple(sorted(released)),
         )
 
-    def session(self, copy: SessionCopy) -> None:
-        session_id = copy.session.id
-        chain = self.store.read_chain(session_id)
-        if chain is not None:
-            self._breaks(chain)
-        self._checkpoints((one.id for one in copy.checkpoints), session_id)
-        for write in copy.writes:
-            self._write(write.record, session_id, write.namespace)
-        for effect in copy.effects:
+    def session(self, rows: SessionRows) -> None:
+        session_id = rows.session_id
+        try:
+            chain = self.store.read_chain(session_id)
+        except IntegrityError as error:
+            self.damaged.append(Damage(None, error.code, str(error), session_id))
+        else:
+            if chain is not None:
+                self._breaks(chain)
+        self._checkpoints((one.id for one in rows.checkpoints), session_id)
+        for namespace, write in rows.writes:
+            self._write(write, session_id, namespace)
+        for effect in rows.effects:
             self._effect(effect)
 
     def _breaks(self, chain: Chain) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from random import Random
 
 import apsw
@@ -91,7 +92,7 @@ def test_files_are_looked_into_on_request(cli: CommandLine) -> None:
     [
         ("UPDATE session_checkpoints SET description = 'x' WHERE name = 'bad'", "checkpoint"),
         ("UPDATE sessions SET created_at = 'junk' WHERE id = 'damaged'", "session"),
-        ("UPDATE effects SET started_at = 'junk' WHERE session_id = 'damaged'", "session"),
+        ("UPDATE effects SET started_at = 'junk' WHERE session_id = 'damaged'", "effect"),
     ],
 )
 def test_what_is_damaged_hides_no_secret_of_the_rest(
@@ -119,7 +120,12 @@ def test_what_is_damaged_hides_no_secret_of_the_rest(
         assert damage["session_id"] == "damaged"
         shown = cli("redact", "--check")
         assert shown.code == 5
-        assert f"not looked at  {damage['checkpoint_id'] or 'session damaged'}: " in shown.out
+        named = {
+            "checkpoint": damage["checkpoint_id"],
+            "session": "session damaged",
+            "effect": f"effect {damage['effect_key']} of session damaged",
+        }
+        assert f"not looked at  {named[what]}: " in shown.out
         # The second time round a checkpoint is in quarantine.
         assert cli("verify", "--deep").code == 5
 
@@ -136,3 +142,62 @@ def test_files_that_are_gone_are_told_of(cli: CommandLine) -> None:
 
 def test_check_has_to_be_said(cli: CommandLine) -> None:
     assert cli("redact").code == 2
+
+
+def test_one_bad_row_hides_only_itself_and_shows_no_secret(cli: CommandLine) -> None:
+    dice = Random(5)
+    tokens = [corpus.TOKENS["github-token"][0](dice) for _ in range(12)]
+    with SessionManager.open() as manager:
+        agent = manager.create_agent("worker", agent_type=f"x {tokens[0]}")
+        session = manager.create_session("x", agent_id=agent.id, session_id="s")
+        for number in (1, 2):
+            session.save_checkpoint(f"c{number}", state={"t": tokens[number]})
+        session.save_checkpoint(f"c3 {tokens[3]}", state={"t": 1})
+        session.log("info", f"first {tokens[4]}")
+        session.log("info", f"second {tokens[5]}")
+        session.step("one", lambda: tokens[6])
+        session.step("two", lambda: 1, key=f"key {tokens[7]}")
+    whole = cli("redact", "--check", "--json").json["redact"]["secrets"]
+    for table, where, hidden in (
+        ("session_logs", "message LIKE 'first%'", ("log", "$.message")),
+        ("session_checkpoints", "name LIKE 'c3%'", ("checkpoint", "$.name")),
+        ("effects", "name = 'two'", ("effect", "$.key")),
+        ("agents", "name = 'worker'", ("agent", "$.agent_type")),
+        ("sessions", "id = 's'", None),
+    ):
+        undo = _spoil(cli, table, where, "started_at" if table == "effects" else "created_at")
+        answer = cli("redact", "--check", "--json")
+        found = answer.json["redact"]
+        assert answer.code == 5
+        [damage] = found["damaged"]
+        assert damage["session_id"] == "s"
+        expected = sorted((one["where"], one["path"]) for one in whole)
+        if hidden is not None:
+            expected.remove(hidden)
+        elif table == "sessions":
+            # Nobody knows whose session it is.
+            expected.remove(("agent", "$.agent_type"))
+        assert sorted((one["where"], one["path"]) for one in found["secrets"]) == expected
+        text = cli("redact", "--check")
+        shown = answer.out + answer.err + text.out + text.err
+        assert [token for token in tokens if token in shown] == []
+        undo()
+
+
+def _spoil(cli: CommandLine, table: str, where: str, column: str) -> Callable[[], None]:
+    """Let a row have a time that is none; return what takes that back."""
+
+    def run(value: str) -> str:
+        # The library's own SQLite: two copies of it in one process would undo each other's locks.
+        database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+        [(before,)] = database.execute(f"SELECT {column} FROM {table} WHERE {where}")
+        database.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value,))
+        database.close()
+        return str(before)
+
+    before = run("when")
+
+    def undo() -> None:
+        run(before)
+
+    return undo

@@ -13,7 +13,7 @@ from holdfast.crypto import KeyRing
 from holdfast.doctor import examine
 from holdfast.errors import CheckpointQuarantined, SealBroken, SessionNotFound, StateCorrupt
 from holdfast.model import CheckpointQuery, SessionQuery
-from holdfast.stores.readable import list_readable
+from holdfast.stores.readable import list_readable, read_rows
 from tests.stores.postgres_drafts import connect
 
 JUNK = "UPDATE sessions SET created_at = 'junk' WHERE id = 'bad'"
@@ -331,3 +331,44 @@ def test_a_checkpoint_that_a_server_cannot_show_hides_no_other(postgres_url: str
             assert f"checkpoint {newer} cannot be read" in session.notices[0]
             session.delete_checkpoint(newer)
         assert manager.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["sealed", "postgres"])
+def test_all_rows_beside_one_that_cannot_be_read_are_read(
+    kind: str, tmp_path: Path, keys: KeyRing, request: pytest.FixtureRequest
+) -> None:
+    url = str(tmp_path / "sessions.db")
+    if kind == "postgres":
+        url = str(request.getfixturevalue("postgres_url"))
+    ring = keys if kind == "sealed" else None
+    with SessionManager.open(url, workspace=False, keys=ring) as manager:
+        with manager.create_session("x", session_id="s") as session:
+            for number in range(4):
+                session.save_checkpoint(f"c{number}", state={"n": number})
+                session.log("info", f"line {number}")
+                session.step(f"step {number}", lambda: 1)
+        statements = (
+            "UPDATE session_logs SET created_at = 'infinity' WHERE level = 'info' AND id % 4 = 2",
+            "UPDATE effects SET started_at = 'infinity' WHERE name = 'step 3'",
+            "UPDATE session_checkpoints SET created_at = 'infinity' WHERE name = 'c1'",
+        )
+        if kind == "postgres":
+            with connect(url) as connection:
+                for statement in statements:
+                    connection.execute(statement)
+        else:
+            database = apsw.Connection(url)
+            for statement in statements:
+                database.execute(statement)
+            database.close()
+        rows = read_rows(manager.store, "s")
+        assert rows is not None
+        assert [one.name for one in rows.checkpoints] == ["c0", "c2", "c3"]
+        assert [one.name for one in rows.effects] == ["step 0", "step 1", "step 2"]
+        assert len(rows.logs) == 3
+        assert [one.table for one in rows.damaged] == [
+            "session_checkpoints",
+            "effects",
+            "session_logs",
+        ]
+        assert read_rows(manager.store, "nobody") is None

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import IntegrityError, SnapshotNotFound, WorkspaceError
-from holdfast.model import CheckpointQuery, Payload, SessionCopy, SessionQuery
+from holdfast.model import CheckpointQuery, DamagedRow, Payload, SessionQuery
 from holdfast.redaction import placeholders_in
 from holdfast.sessions.files import ProjectFiles
 from holdfast.state import decode_state
 from holdfast.state.tags import MARK, member, tagged
 from holdfast.stores.base import Store, first
-from holdfast.stores.readable import read_sessions
+from holdfast.stores.readable import (
+    SessionRows,
+    list_readable_checkpoints,
+    read_rows,
+    read_sessions,
+)
 from holdfast.verification import Damage, verify_session
 
 if TYPE_CHECKING:
@@ -75,13 +80,13 @@ def find_stored_secrets(
     seen = (lambda: None) if progress is None else (lambda: progress(next(looked)))
     sessions, unreadable = read_sessions(store, SessionQuery())
     secrets: list[StoredSecret] = []
-    damaged = [Damage(None, error.code, str(error), id_) for id_, error in unreadable.items()]
-    for session in sessions:
-        inspection = _Inspection(store, redactor, session.id)
+    damaged: list[Damage] = []
+    for session_id in (*(one.id for one in sessions), *unreadable):
+        inspection = _Inspection(store, redactor, session_id)
         secrets += inspection.run(seen)
         if files is not None:
             secrets += inspection.in_files(files)
-        damaged += inspection.damaged
+        damaged += map(inspection.screened, inspection.damaged)
     return SecretsReport(tuple(secrets), tuple(damaged))
 
 
@@ -97,31 +102,46 @@ class _Inspection:
 
     def run(self, seen: Callable[[], None]) -> Iterator[StoredSecret]:
         """Look; ``seen`` is called after each checkpoint."""
-        try:
-            copy = self.store.read_session(self.session_id)
-        except IntegrityError as error:
-            self.damaged.append(Damage(None, error.code, str(error), self.session_id))
+        rows = read_rows(self.store, self.session_id)
+        if rows is None:
             return
-        if copy is None:
-            return
-        yield from self.found_in_rows(copy, seen)
+        self.damaged += [self.named(one) for one in rows.damaged]
+        yield from self.found_in_rows(rows, seen)
         if not self.complete:
             # Verification tells what is damaged from what was removed meanwhile.
-            self.damaged += verify_session(self.store, copy)
+            self.damaged += verify_session(self.store, rows)
 
-    def found_in_rows(self, copy: SessionCopy, seen: Callable[[], None]) -> Iterator[StoredSecret]:
-        session = copy.session
-        about: dict[str, Any] = {
-            "agent_type": session.agent_type,
-            "task_description": session.task_description,
-            "pause_reason": session.pause_reason,
-            "metadata": session.metadata,
-        }
-        yield from self.found(about, "session")
-        for agent in copy.agents:
+    def named(self, one: DamagedRow) -> Damage:
+        """Return what is not looked at since its row cannot be read."""
+        damage = Damage(None, one.code, one.reason, self.session_id)
+        if one.table == "session_checkpoints":
+            return replace(damage, checkpoint_id=str(one.row["id"]))
+        if one.table == "effects" and one.row:
+            occurrence = int(one.row["occurrence"])
+            return replace(damage, effect_key=str(one.row["key"]), occurrence=occurrence)
+        return damage
+
+    def screened(self, one: Damage) -> Damage:
+        """Return damage without what redaction would have taken out of its key, or of what it quotes."""
+        reason, key = one.reason, one.effect_key
+        if key is not None:
+            shown = self.redactor.value({"key": key})["key"]
+            reason, key = reason.replace(key, shown), shown
+        return replace(one, reason=self.redactor.text(reason), effect_key=key)
+
+    def found_in_rows(self, rows: SessionRows, seen: Callable[[], None]) -> Iterator[StoredSecret]:
+        if (session := rows.session) is not None:
+            about: dict[str, Any] = {
+                "agent_type": session.agent_type,
+                "task_description": session.task_description,
+                "pause_reason": session.pause_reason,
+                "metadata": session.metadata,
+            }
+            yield from self.found(about, "session")
+        for agent in rows.agents:
             who = {"name": agent.name, "agent_type": agent.agent_type, "metadata": agent.metadata}
             yield from self.found(who, "agent")
-        for one in copy.checkpoints:
+        for one in rows.checkpoints:
             names = {"checkpoint_id": one.id, "checkpoint": self.redactor.text(one.name)}
             called = {"name": one.name, "label": one.label, "external_id": one.external_id}
             yield from self.found(called, "checkpoint", **names)
@@ -129,16 +149,15 @@ class _Inspection:
             yield from self.found(one.metadata, "metadata", **names)
             yield from self.found_in_payload(self.payload_of(one.id), "state", **names)
             seen()
-        for write in copy.writes:
-            record = write.record
+        for _, record in rows.writes:
             about = {"task_path": record.task_path, "channel": record.channel}
             yield from self.found(about, "write")
             yield from self.found_in_payload(record.payload, "write")
-        for effect in copy.effects:
+        for effect in rows.effects:
             yield from self.found({"name": effect.name, "key": effect.key}, "effect")
             yield from self.found(effect.error, "effect")
             yield from self.found_in_payload(effect.payload, "effect")
-        for line in copy.logs:
+        for line in rows.logs:
             yield from self.found({"message": line.message, "data": line.data}, "log")
 
     def payload_of(self, checkpoint_id: str) -> Payload | None:
@@ -171,11 +190,7 @@ class _Inspection:
     def in_files(self, files: ProjectFiles) -> Iterator[StoredSecret]:
         """Look into the files of the latest checkpoint."""
         query = CheckpointQuery(self.session_id, namespace="", limit=1)
-        try:
-            latest = first(self.store.list_checkpoints(query))
-        except IntegrityError:
-            # It is among what could not be looked at already.
-            return
+        latest = first(list_readable_checkpoints(self.store, query))
         if latest is None or latest.workspace_commit is None:
             return
         name = self.redactor.text(latest.name)

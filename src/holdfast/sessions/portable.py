@@ -50,7 +50,7 @@ from holdfast.sessions.rollback_request import without_file_rollbacks
 from holdfast.sessions.upkeep import damaged_files
 from holdfast.stores import keys_at_hand
 from holdfast.stores.base import Store
-from holdfast.stores.readable import list_readable_checkpoints
+from holdfast.stores.readable import list_readable_checkpoints, rows_of
 from holdfast.verification import Damage, verify_session
 
 Outcome: TypeAlias = Literal["imported", "present"]
@@ -326,7 +326,7 @@ def _copy_one(
             new = store.find_session(session_id) is None
         if new:
             # All of it is looked at before any of it leaves.
-            damaged = [*verify_session(origin, found)]
+            damaged = [*verify_session(origin, rows_of(found))]
             if way is not None:
                 damaged += damaged_files(way.theirs, found.checkpoints)
             if damaged:

@@ -6,14 +6,31 @@ chooses among the checkpoints of a session lists them here; who was told which o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
 
 from holdfast.errors import IntegrityError
-from holdfast.model import CheckpointQuery, CheckpointRecord, SessionQuery, SessionRecord
+from holdfast.model import (
+    AgentRecord,
+    CheckpointQuery,
+    CheckpointRecord,
+    DamagedRow,
+    EffectQuery,
+    EffectRecord,
+    LogRecord,
+    SessionCopy,
+    SessionQuery,
+    SessionRecord,
+    WriteRecord,
+)
 from holdfast.state.codec import dump_document
 from holdfast.stores.base import Store
 from holdfast.stores.memory_tables import has_prefix, has_values, wanted_values
+
+# So many lines of a log are asked for at once.
+_PAGE: Final = 512
 
 
 def read_sessions(
@@ -78,6 +95,131 @@ def read_checkpoints(
 def list_readable_checkpoints(store: Store, query: CheckpointQuery) -> list[CheckpointRecord]:
     """List checkpoints, less those that cannot be read."""
     return read_checkpoints(store, query)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRows:
+    """The rows of a session that can be read, for whoever looks at them. ``damaged`` names the others.
+
+    Pending writes come with their namespaces, and hide those at the same checkpoint.
+    """
+
+    session_id: str
+    session: SessionRecord | None
+    agents: Sequence[AgentRecord]
+    checkpoints: Sequence[CheckpointRecord]
+    writes: Sequence[tuple[str, WriteRecord]]
+    effects: Sequence[EffectRecord]
+    logs: Sequence[LogRecord]
+    damaged: Sequence[DamagedRow] = ()
+
+
+def rows_of(copy: SessionCopy) -> SessionRows:
+    """Return the rows of a session of which all can be read."""
+    return SessionRows(
+        copy.session.id,
+        copy.session,
+        copy.agents,
+        copy.checkpoints,
+        [(one.namespace, one.record) for one in copy.writes],
+        copy.effects,
+        copy.logs,
+    )
+
+
+def read_rows(store: Store, session_id: str) -> SessionRows | None:
+    """Read a session as `Store.read_session` does, less the rows that cannot be read, which are named."""
+    try:
+        copy = store.read_session(session_id)
+        return None if copy is None else rows_of(copy)
+    except IntegrityError:
+        return _Rows(store, session_id).read()
+
+
+class _Rows:
+    """The rows of one session, each asked for by itself."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._damaged: list[DamagedRow] = []
+
+    def read(self) -> SessionRows:
+        store, session_id = self._store, self._session_id
+        session = None
+        with self._noting("sessions", id=session_id):
+            session = store.find_session(session_id)
+        checkpoints, unreadable = read_checkpoints(store, CheckpointQuery(session_id))
+        for id_, error in unreadable.items():
+            self._note("session_checkpoints", error, id=id_)
+        effects: list[EffectRecord] = []
+        places: list[tuple[str, str, int]] = []
+        with self._noting("effects"):
+            # In a sealed store one key that does not open hides where all are.
+            places = store.effect_places()
+        for of, key, occurrence in places:
+            if of == session_id:
+                with self._noting("effects", key=key, occurrence=occurrence):
+                    effects += store.list_effects(EffectQuery(of, key, occurrence))
+        writes: list[tuple[str, WriteRecord]] = []
+        for place in store.write_places():
+            if place[0] == session_id:
+                _, namespace, external_id = place
+                with self._noting(
+                    "checkpoint_writes", namespace=namespace, external_id=external_id
+                ):
+                    found = store.read_writes([place]).get(place, ())
+                    writes += [(namespace, one) for one in found]
+        return SessionRows(
+            session_id,
+            session,
+            self._agents(None if session is None else session.agent_id),
+            checkpoints[::-1],
+            writes,
+            effects,
+            self._logs(),
+            self._damaged,
+        )
+
+    def _agents(self, agent_id: str | None) -> list[AgentRecord]:
+        found: list[AgentRecord] = []
+        while agent_id is not None:
+            agent = None
+            with self._noting("agents", id=agent_id):
+                agent = self._store.find_agent(agent_id)
+            agent_id = None if agent is None else agent.parent_id
+            found += [] if agent is None else [agent]
+        return found[::-1]
+
+    def _logs(self) -> list[LogRecord]:
+        found: list[LogRecord] = []
+        at = 0
+        # Where none of a page can be read, neither can what would tell that the log has ended.
+        while page := self._lines(at, _PAGE):
+            found += page
+            at += _PAGE
+        return found
+
+    def _lines(self, at: int, count: int) -> list[LogRecord]:
+        """Return those of some lines of the log that can be read."""
+        try:
+            return self._store.list_logs(self._session_id, offset=at, limit=count)
+        except IntegrityError as error:
+            if count == 1:
+                self._note("session_logs", error, line=at + 1)
+                return []
+        half = count // 2
+        return [*self._lines(at, half), *self._lines(at + half, count - half)]
+
+    @contextmanager
+    def _noting(self, table: str, **row: str | int) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError as error:
+            self._note(table, error, **row)
+
+    def _note(self, table: str, error: IntegrityError, **row: str | int) -> None:
+        self._damaged.append(DamagedRow(table, row, error.code, str(error)))
 
 
 def _ids(store: Store, query: CheckpointQuery) -> Iterable[str]:
