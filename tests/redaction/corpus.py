@@ -204,6 +204,11 @@ _QUOTED_OFTEN = "\\" * 7 + '"'
 
 NAMED: list[Named] = [
     Named("env password", "DB_PASSWORD={}\n", _password),
+    Named("env pass", "USER=bob\nPASS={}\n", _password),
+    Named("shell pass", "export PASS='{}'\n", _password),
+    Named("rails", "SECRET_KEY_BASE={}\n", lambda d: some(d, HEX, 128)),
+    Named("rails in yaml", "production:\n  secret_key_base: {}\n", lambda d: some(d, HEX, 128)),
+    Named("phoenix", 'secret_key_base: "{}",\n', lambda d: some(d, BASE64, 64)),
     Named("env token", "export SERVICE_TOKEN={}\n", lambda d: some(d, ALNUM, 32)),
     Named("env hex key", "DATADOG_API_KEY={}\n", lambda d: some(d, HEX, 32)),
     Named("env aws", "AWS_SECRET_ACCESS_KEY={}\n", lambda d: password_like(d, BASE64, 40)),

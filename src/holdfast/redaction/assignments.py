@@ -59,6 +59,9 @@ _CONNECTION_FRONT: Final = re.compile(r"=[^;=\n]*;[ ]?\Z|[a-z]=[^\s;,()=]+ \Z")
 _SETTING: Final = re.compile(
     r"(?:^|[\n;&]|\\n)[ \t+\-]*(?:ENV|ARG|set -[A-Za-z]{1,3}|setenv|setx) \Z"
 )
+# By itself the name of a variable, or a word like any other.
+_ALONE: Final = "PASS"
+_OUTCOME: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++|[0-9]++")
 _LINE_BREAK: Final = re.compile(r"\r|\n|\\[nr]")
 _UNCLOSED: Final = re.compile(r"[^\"'`\\\r\n]++")
 _QUOTED_END: Final = {quote: re.compile(rf"[{quote}\r\n]") for quote in "\"'`"}
@@ -113,10 +116,15 @@ def assigned(text: str, at: int, wanted: Collection[str]) -> tuple[int, Finding 
     start, end = _name_around(text, at)
     name = text[start:end]
     kind = kind_of_name(name) if end - start <= _LONGEST_NAME else None
+    alone = name == _ALONE
+    if alone:
+        kind = "password"
     match = _INTRODUCED.match(text, end) if kind in wanted else None
     if kind is None or match is None:
         return end, None
     if not _is_introduced(text, match, start, name):
+        return end, None
+    if alone and not _is_set(text, match, start, end):
         return end, None
     value = _quoted(text, match, name) if match["quote"] else _bare(text, match, start, name)
     if value is None:
@@ -129,6 +137,8 @@ def assigned(text: str, at: int, wanted: Collection[str]) -> tuple[int, Finding 
     )
     if value.code and value.trust == "bare" and text[value.end : value.end + 1] in _CALL:
         found = False  # a call or a subscript
+    if alone and _OUTCOME.fullmatch(secret):
+        found = False  # an outcome, or how many
     return value.end, Finding(kind, value.start, value.end) if found else None
 
 
@@ -144,6 +154,18 @@ def _is_introduced(text: str, match: re.Match[str], start: int, name: str) -> bo
         return True  # SQL
     front = text[max(0, start - _FRONT) : start]
     return _ENVIRONMENT.fullmatch(name) is not None and _SETTING.search(front) is not None
+
+
+def _is_set(text: str, match: re.Match[str], start: int, end: int) -> bool:
+    """Tell whether a name is that of a variable in an environment file, a shell or a list of variables."""
+    if match["equals"] != "=" or match.end("equals") != end + 1:
+        return False
+    if match.end("equals") not in (match.end(), match.start("quote")):
+        return False
+    front = text[max(0, start - _FRONT) : start]
+    begins = len(_LINE_BREAK.split(front)) > 1 or start < _FRONT
+    line = _LINE_BREAK.split(front)[-1]
+    return front[-1:] in ('"', "'") or (begins and _LINE_FRONT.fullmatch(line) is not None)
 
 
 def _name_around(text: str, at: int) -> tuple[int, int]:

@@ -57,7 +57,9 @@ def kind_of_plural(name: str) -> str | None:
 def kind_of_name(name: str) -> str | None:
     """Return the kind of secret that a name promises, or None."""
     words = [word.lower() for word in _WORD.findall(name[-120:])]
-    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _AFTERWARDS):
+    while len(words) > 1 and (
+        words[-1].isdigit() or words[-1] in _AFTERWARDS or words[-2:] == ["key", "base"]
+    ):
         words.pop()
     if not words:
         return None
