@@ -5,6 +5,7 @@ import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdfast import SessionManager
@@ -211,3 +212,15 @@ def test_a_checkpoint_without_files_has_none_to_show(cli: CommandLine) -> None:
         assert (answer.code, answer.out) == (3, "")
         assert "checkpoint 'bare' was saved without files" in answer.err
     assert "Files " not in cli.ok("show")
+
+
+def test_the_only_session_is_told_of_where_it_cannot_be_read(cli: CommandLine) -> None:
+    with SessionManager.open(workspace=False) as manager:
+        manager.create_session("tester", session_id="s").save_checkpoint("one", state={})
+    # The library's own SQLite: two copies of it in one process would undo each other's locks.
+    database = apsw.Connection(str(cli.project / ".agents" / "sessions.db"))
+    database.execute("UPDATE sessions SET created_at = 'junk'")
+    database.close()
+    answer = cli("show", "--json")
+    assert (answer.code, answer.error["code"]) == (5, "state_corrupt")
+    assert "session 's'" in answer.error["message"]

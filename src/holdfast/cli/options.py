@@ -185,6 +185,9 @@ def chosen_session(manager: SessionManager, reference: str | None) -> Session:
     if reference is None:
         newest = manager.list_sessions(limit=1)
         if not newest:
+            unreadable = manager.unreadable_sessions()
+            if unreadable:
+                raise next(iter(unreadable.values()))
             raise SessionNotFound(
                 "there is no session yet; your program creates one, or: "
                 "holdfast save --agent-type NAME"
