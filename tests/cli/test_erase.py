@@ -297,3 +297,12 @@ def _named(folder: Path) -> set[str]:
 def _contents(project: Path) -> dict[Path, bytes]:
     folders = (project / ".agents" / "hooks", project / ".agents" / "briefs", project / ".claude")
     return {path: path.read_bytes() for one in folders for path in _files(one)}
+
+
+def test_a_tenant_that_has_nothing_is_named(cli: CommandLine) -> None:
+    with SessionManager.open(workspace=False) as manager:
+        manager.create_session("tester")
+    said = cli("erase", "--all", "--tenant", "typo", "--yes")
+    assert (said.code, said.out) == (0, "erased 0 sessions\n")
+    assert "there was none in tenant typo of sqlite:" in said.err
+    assert "there was none" not in cli("erase", "--all", "--yes").err

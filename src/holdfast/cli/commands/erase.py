@@ -47,10 +47,11 @@ def command(common: Common, session: str | None, everything: bool, yes: bool) ->
             confirm("Erase for good?")
         with spinner("erasing", quiet=common.json):
             done = erase(manager, chosen, everything=everything)
+        where = f"tenant {manager.store.tenant} of {manager.store.url}"
     if common.json:
         answer({"erasure": asdict(done)})
         return
-    _say(done)
+    _say(done, where)
 
 
 def _all_of(manager: SessionManager) -> _Chosen:
@@ -87,8 +88,10 @@ def _show(chosen: _Chosen) -> None:
         print_line(f"and {plural(len(chosen) - _SHOWN, 'more session')}")
 
 
-def _say(done: Erasure) -> None:
+def _say(done: Erasure, where: str) -> None:
     files = f" and {plural(done.snapshots, 'snapshot')} of files ({size(done.file_bytes)})"
     print_line(f"erased {plural(done.sessions, 'session')}" + (files if done.snapshots else ""))
+    if not done.sessions:
+        print_line(("note: ", "yellow"), f"there was none in {one_line(where)}", err=True)
     for one in done.left:
         print_line(("left ", "bold yellow"), one_line(one), err=True)
