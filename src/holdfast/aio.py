@@ -491,6 +491,10 @@ class AsyncSession(AsyncClosing):
         """See `Session.passed_over`."""
         return await self._run(self._session.passed_over)
 
+    async def check_paths(self, *paths: str | PathLike[str]) -> None:
+        """See `Session.check_paths`."""
+        await self._run(self._session.check_paths, *paths)
+
     async def check_memory_refs(self) -> list[MemoryRefReport]:
         """See `Session.check_memory_refs`."""
         return await self._run(self._session.check_memory_refs)

@@ -192,7 +192,13 @@ def test_files_can_be_left_alone_or_named(
     assert cli("save", "--no-files", "--path", "a").code == 2
     answer = cli("save", "--path", "/etc/passwd", "--json")
     assert (answer.code, answer.error["code"]) == (2, "invalid_identifier")
+    answer = cli("save", "--path", "b", "--json")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_identifier")
+    assert "has 'src/b'" in answer.error["message"]
     assert len(cli.json("log")["checkpoints"]) == 3
+    Path("a").unlink()
+    cli.save("less", {}, "--path", "a")
+    assert cli("show", "less:src/a").code == 3
 
 
 def test_what_is_skipped_is_said_with_the_reason(cli: CommandLine) -> None:

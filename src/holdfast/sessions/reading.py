@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, Final
 
 from holdfast.collector import collection_paused
@@ -194,6 +195,19 @@ class ReadingSession(HeldSession):
             return False, None
         latest = self._find_latest()
         return files.compared_with(latest.workspace_commit if latest else None)
+
+    def check_paths(self, *paths: str | PathLike[str]) -> None:
+        """Refuse paths of files that neither the project nor the latest checkpoint has, as `rollback` does.
+
+        For those that somebody types before a save: it looks for changes there, and finds none.
+        """
+        files = self._around.files
+        if files is None:
+            return
+        latest = self._find_latest()
+        commit = None if latest is None else latest.workspace_commit
+        commits = [commit] if commit is not None and files.holds([commit]) else []
+        files.check_paths(commits, files.workspace.relatives(paths))
 
     def check_memory_refs(self) -> list[MemoryRefReport]:
         """Tell which memory references of the present state are present, missing or changed."""

@@ -103,6 +103,7 @@ def command(
         progress_bar("reading files", quiet=common.json) as bar,
     ):
         chosen = _session(manager, session, agent_type, task, take_over)
+        chosen.check_paths(*paths)
         saved = chosen.save_checkpoint(
             name,
             state=chosen.present_state() if state is None else state,

@@ -22,7 +22,7 @@ from holdfast.errors import IntegrityError, StoreError, WorkspaceError
 def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
     """Read everything back and check every digest.
 
-    States, files and results of effects. Changes nothing. The exit code is 5 when anything is damaged,
+    States, files and results of effects. Without --deep it changes nothing. The exit code is 5 when anything is damaged,
     6 when the database cannot be opened or read, and 9 when nothing else is wrong and the files could not be
     looked at, as without git.
 
