@@ -106,3 +106,131 @@ def test_going_on_from_a_damaged_pack_is_unsafe_and_says_which(
         assert (found.verdict, "snapshot_damaged" in found.codes) == ("unsafe", True)
         with pytest.raises(SnapshotCorrupt, match=saved[2][:12]):
             manager.hold_session("travels").rollback("n2")
+
+
+def saved_again(root: Path, url: str, number: int, name: str) -> str:
+    """Save changed files as another process would; return the snapshot."""
+    with SessionManager.open(url, project_dir=root) as manager:
+        (root / "a.txt").write_text(f"{number}\n" * 1000)
+        saved = manager.hold_session("travels").save_checkpoint(name, state={})
+        assert saved.workspace_commit is not None
+        return saved.workspace_commit
+
+
+def assert_files_travel(url: str, here: Path, name: str, number: int) -> None:
+    """A machine that has nothing goes back to a checkpoint."""
+    with SessionManager.open(url, project_dir=here) as manager:
+        manager.hold_session("travels").rollback(name)
+    assert (here / "a.txt").read_text() == f"{number}\n" * 1000
+
+
+@pytest.mark.parametrize("change", [flipped, flipped_and_signed, emptied])
+@pytest.mark.parametrize("damaged", [[0], [1], [0, 1, 2]])
+def test_the_machine_that_saved_files_finds_their_damaged_packs_and_sends_them_again(
+    postgres_url: str,
+    saved: list[str],
+    tmp_path: Path,
+    here: Path,
+    damaged: list[int],
+    change: Callable[[bytes], bytes],
+) -> None:
+    with SessionManager.open(postgres_url, project_dir=tmp_path / "there") as manager:
+        for number in damaged:
+            put_instead(manager.store, saved[number], change)
+        good = {one.commit: one for one in manager.store.read_packs(saved[2])}
+        report = manager.verify(deep=True)
+        told = [one.reason for one in report.damaged]
+        assert not report.ok
+        assert len(told) >= len(damaged)
+        assert all("sent it again" in one for one in told), told
+        assert not any("Nothing was changed" in one for one in told)
+        assert manager.verify(deep=True).ok
+        for number in {0, 1, 2} - set(damaged):
+            *_, pack = manager.store.read_packs(saved[number])
+            assert change is not flipped or pack == good[saved[number]]
+    assert_files_travel(postgres_url, here, "n2", 2)
+
+
+def test_packs_that_are_gone_are_sent_again_each_with_what_the_one_before_lacks(
+    postgres_url: str, saved: list[str], tmp_path: Path, here: Path
+) -> None:
+    with connect(postgres_url) as connection:
+        connection.execute("DELETE FROM workspace_packs")
+    with SessionManager.open(postgres_url, project_dir=tmp_path / "there") as manager:
+        assert manager.verify(deep=True).damaged_checkpoints == 3
+        needs = manager.store.pack_needs()
+        assert needs == {saved[0]: (), saved[1]: (saved[0],), saved[2]: (saved[1],)}
+        assert manager.verify(deep=True).ok
+    assert_files_travel(postgres_url, here, "n2", 2)
+
+
+def test_a_machine_that_has_not_fetched_them_names_damaged_packs_and_leaves_them(
+    postgres_url: str, saved: list[str], here: Path
+) -> None:
+    with SessionManager.open(postgres_url, project_dir=here) as manager:
+        put_instead(manager.store, saved[1], flipped)
+        for _ in range(2):
+            report = manager.verify(deep=True)
+            assert report.damaged_checkpoints == 2
+            assert not any("sent it again" in one.reason for one in report.damaged)
+
+
+def test_what_was_erased_meanwhile_is_not_sent_again(
+    postgres_url: str, saved: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        SessionManager.open(postgres_url, project_dir=tmp_path / "there") as manager,
+        SessionManager.open(postgres_url, workspace=False) as other,
+    ):
+        put_instead(manager.store, saved[0], flipped)
+        put_pack = type(manager.store).put_pack
+
+        def erased_first(store: Store, *args: object, **options: object) -> bool:
+            monkeypatch.undo()
+            other.delete_session("travels")
+            return put_pack(store, *args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(manager.store), "put_pack", erased_first)
+        manager.verify(deep=True)
+        assert manager.store.pack_needs() == {}
+
+
+def test_a_save_is_not_built_on_a_pack_whose_own_base_is_gone(
+    postgres_url: str, saved: list[str], tmp_path: Path, here: Path
+) -> None:
+    with connect(postgres_url) as connection:
+        connection.execute("DELETE FROM workspace_packs WHERE commit_id = %s", [saved[0]])
+    fresh = saved_again(tmp_path / "there", postgres_url, 3, "n3")
+    with SessionManager.open(postgres_url, project_dir=here) as manager:
+        assert manager.store.pack_needs()[fresh] == ()
+    assert_files_travel(postgres_url, here, "n3", 3)
+
+
+def test_a_save_of_the_same_files_sends_a_pack_again_whose_base_is_gone(
+    postgres_url: str, saved: list[str], tmp_path: Path, here: Path
+) -> None:
+    with connect(postgres_url) as connection:
+        connection.execute("DELETE FROM workspace_packs WHERE commit_id = %s", [saved[0]])
+    assert saved_again(tmp_path / "there", postgres_url, 2, "again") == saved[2]
+    assert_files_travel(postgres_url, here, "again", 2)
+
+
+def test_a_process_that_goes_on_saving_reads_the_names_of_packs_once(
+    postgres_url: str, saved: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "there"
+    with SessionManager.open(postgres_url, project_dir=root) as manager:
+        store = manager.store
+        pack_needs = type(store).pack_needs
+        asked = []
+
+        def names(one: Store) -> dict[str, tuple[str, ...]]:
+            asked.append(one)
+            return pack_needs(one)
+
+        monkeypatch.setattr(type(store), "pack_needs", names)
+        session = manager.hold_session("travels")
+        for number in range(3, 6):
+            (root / "a.txt").write_text(f"{number}\n" * 1000)
+            session.save_checkpoint(f"n{number}", state={})
+        assert len(asked) == 1

@@ -20,6 +20,7 @@ from typing import Any, Final
 from holdfast.bundle.container import Sink
 from holdfast.config import WorkspaceSettings, load_config
 from holdfast.errors import (
+    IntegrityError,
     InvalidIdentifier,
     PackMissing,
     SnapshotCorrupt,
@@ -29,7 +30,7 @@ from holdfast.errors import (
     WorkspaceUnavailable,
 )
 from holdfast.model import CheckpointQuery, CheckpointRecord, PackReport
-from holdfast.sessions.packs import find_damaged_packs, unpack_all
+from holdfast.sessions.packs import find_damaged_packs, lacking, mend_packs
 from holdfast.stores.base import Store
 from holdfast.stores.readable import list_readable_checkpoints
 from holdfast.workspace.base import (
@@ -159,6 +160,8 @@ class ProjectFiles:
         self._share = share and store.shared
         self._opened: Workspace | None = None
         self._seen_changed: set[str] = set()
+        # The snapshot that was sent last: all that it is made of was stored then.
+        self._sent: str | None = None
 
     @property
     def workspace(self) -> Workspace:
@@ -234,15 +237,31 @@ class ProjectFiles:
     def send(self, commit: str, before: str | None) -> None:
         """Store a snapshot's pack for other machines, with what the one before it lacks."""
         near = self._store.find_packs([one for one in (commit, before) if one])
-        if commit in near:
-            return
-        needs = [before] if before in near and before is not None else []
-        data = self.workspace.export_pack(commit, without=needs)
+        whole = near - self._lacking(near)
+        if commit not in whole:
+            needs = [before] if before in whole and before is not None else []
+            # One that is stored and of no use, since what it needs is gone, makes room.
+            again = commit in near
+            data = self.workspace.export_pack(commit, without=needs)
+            try:
+                self._store.put_pack(commit, needs=needs, data=data, replace=again)
+            except PackMissing:
+                data = self.workspace.export_pack(commit)
+                self._store.put_pack(commit, needs=(), data=data, replace=again)
+        self._sent = commit
+
+    def _lacking(self, commits: Set[str]) -> set[str]:
+        """Return those that are made of a pack which the server lost, told by the names of packs alone.
+
+        They are read once, and again where another process has saved in between.
+        """
+        if commits <= {self._sent}:
+            return set()
         try:
-            self._store.put_pack(commit, needs=needs, data=data)
-        except PackMissing:
-            data = self.workspace.export_pack(commit)
-            self._store.put_pack(commit, needs=(), data=data)
+            return lacking(commits, self._store.pack_needs())
+        except IntegrityError:
+            # One row that cannot be read, of whichever snapshot, is for verification to find.
+            return set()
 
     @property
     def shared(self) -> bool:
@@ -344,36 +363,45 @@ class ProjectFiles:
     ) -> dict[str, str]:
         """Return what is wrong with the files of which checkpoint, each object hashed anew.
 
-        Of those that are still with the server only, the packs are read and their digests compared;
-        with ``deep`` they are unpacked too, and each object is hashed.
+        Of those that are still with the server only, the packs are read and their digests compared. With
+        ``deep`` all that the server has are unpacked, and each object is hashed; one that is damaged or
+        gone is sent again where this machine can.
         """
         if records is None:
             records = all_records(self._store)
         named: dict[str, list[str]] = {}
-        for record in records:
+        for record in sorted(records, key=lambda one: one.seq):
             if record.workspace_commit is not None:
                 named.setdefault(record.workspace_commit, []).append(record.id)
         held = {commit for commit in named if self.workspace.has(commit)}
-        wrong = {one.commit: one.problem for one in self.workspace.verify(named.keys() & held)}
-        if self._share:
-            wrong |= self._problems_with_packs(named.keys() - held, deep=deep)
+        wrong = {one.commit: one.problem for one in self.workspace.verify(held)}
+        if self._share and deep:
+            wrong = self._mended_packs(list(named), own=held - wrong.keys()) | wrong
+        elif self._share:
+            have = self.workspace.snapshots()
+            wrong |= self._still_named(
+                find_damaged_packs(self._store, named.keys() - held, have=have)
+            )
         else:
             wrong |= dict.fromkeys(named.keys() - held, "its files are not in the private store")
         return {
             checkpoint: problem for commit, problem in wrong.items() for checkpoint in named[commit]
         }
 
-    def _problems_with_packs(self, commits: Set[str], *, deep: bool) -> dict[str, str]:
-        """Return which of the snapshots cannot be had from the server, and why."""
-        wrong = find_damaged_packs(self._store, commits, have=self.workspace.snapshots())
-        if deep:
-            largest = self.workspace.limits.max_file_bytes
-            wrong |= unpack_all(self._store, commits - wrong.keys(), largest=largest)
-        if wrong:
-            # What was removed while this was read is not damaged.
-            named = self._store.workspace_commits()
-            wrong = {commit: problem for commit, problem in wrong.items() if commit in named}
-        return wrong
+    def _mended_packs(self, commits: Sequence[str], *, own: Set[str]) -> dict[str, str]:
+        def export(commit: str, base: Sequence[str]) -> bytes:
+            with self.workspace.saving():
+                return self.workspace.export_pack(commit, without=base)
+
+        largest = self.workspace.limits.max_file_bytes
+        return self._still_named(
+            mend_packs(self._store, commits, own=own, export=export, largest=largest)
+        )
+
+    def _still_named(self, wrong: dict[str, str]) -> dict[str, str]:
+        """Leave out what was removed while it was read, and so is not damaged."""
+        named = self._store.workspace_commits() if wrong else ()
+        return {commit: problem for commit, problem in wrong.items() if commit in named}
 
     def unheld(self) -> set[str]:
         """Return snapshots that checkpoints name, that are whole, and that git is free to remove.

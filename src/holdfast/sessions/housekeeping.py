@@ -126,7 +126,8 @@ class KeptStore(ABC):
         With ``deep`` every hash chain, every chunk and pending write and the structures of the database
         too. A checkpoint that fails is in quarantine then until it verifies again, and one that does is
         released; nothing good is removed. What is damaged of content and files makes room, so that the
-        next save stores it again.
+        next save stores it again. Of files that a server has for other machines, what is damaged or gone
+        there and whole here is sent again.
         """
         return upkeep.verify(self._store, self._around.files, deep=deep, progress=progress)
 

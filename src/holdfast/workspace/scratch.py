@@ -5,6 +5,7 @@ It lies in a directory that its user throws away, so neither the project nor its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.errors import SnapshotCorrupt
@@ -28,14 +29,31 @@ class Scratch:
         store.prepare(sha256=len(commit) == 64)
         import_pack(store, commit, data, largest=self._largest)
 
-    def check(self, commit: str) -> None:
-        """Hash every object of a snapshot whose packs were taken in. Raises `SnapshotCorrupt`."""
-        store = self._store_of(commit)
-        check_lists(store, [commit])
-        for one in store.check([commit]):
-            raise SnapshotCorrupt(
-                f"the packs of snapshot {commit[:12]} do not make it: {one.problem}"
-            )
+    def problems(self, commits: Sequence[str]) -> dict[str, str]:
+        """Hash every object of snapshots whose packs were taken in; return what is wrong with which.
+
+        All at once, since they share most of what they hold; one by one where that tells of anything.
+        """
+        if self._problem(commits) is None:
+            return {}
+        found = ((commit, self._problem([commit])) for commit in commits)
+        return {
+            commit: f"the packs of snapshot {commit[:12]} do not make it: {problem}"
+            for commit, problem in found
+            if problem is not None
+        }
+
+    def _problem(self, commits: Sequence[str]) -> str | None:
+        for digits in sorted({len(commit) for commit in commits}):
+            some = [commit for commit in commits if len(commit) == digits]
+            store = self._store_of(some[0])
+            try:
+                check_lists(store, some)
+            except SnapshotCorrupt as error:
+                return str(error)
+            for one in store.check(some):
+                return one.problem
+        return None
 
     def _store_of(self, commit: str) -> PrivateStore:
         return PrivateStore(self._folder, self._folder / f"{len(commit)}.git")

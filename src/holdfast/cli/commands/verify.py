@@ -30,6 +30,7 @@ def command(ctx: click.Context, common: Common, *, deep: bool) -> None:
     out or put in shows, hashes every chunk, reads pending writes, and lets the database look at its own
     structures. A checkpoint that fails is in quarantine until it verifies again: it is neither loaded
     nor resumed from. Nothing good is removed; damaged content and files make room for the next save of them.
+    With PostgreSQL, files that are damaged or gone at the server and whole here are sent again.
 
     \b
     Examples:
