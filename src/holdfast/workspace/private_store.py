@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final, cast
@@ -90,11 +90,15 @@ class PrivateStore:
         """Be the only one that captures, restores or sweeps."""
         return self._locks.working(seconds)
 
-    def using(
-        self, *, alone: bool = False, seconds: float = PATIENCE
-    ) -> AbstractContextManager[None]:
+    @contextmanager
+    def using(self, *, alone: bool = False, seconds: float = PATIENCE) -> Iterator[None]:
         """Keep sweeps away, or with ``alone`` be the sweep."""
-        return self._locks.using(alone=alone, seconds=seconds)
+        with ExitStack() as held:
+            # What goes wrong in the block has nothing to do with the store.
+            with store_settings.explained(self.home):
+                self.secure()
+                held.enter_context(self._locks.using(alone=alone, seconds=seconds))
+            yield
 
     def aside(self) -> TemporaryDirectory[str]:
         """Return a temporary directory for ``with``; what a kill leaves of it is tidied up."""

@@ -6,18 +6,21 @@ They are written by us and checked on every opening, since a project may come fr
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from holdfast.durable import sync_directory
-from holdfast.errors import WorkspaceRefused
+from holdfast.errors import WorkspaceFull, WorkspaceRefused, WorkspaceUnavailable
 from holdfast.workspace.environment import STORE_CONFIG, STORE_CONFIG_SHA256
 from holdfast.workspace.notes import read_bytes, write_if_other
+from holdfast.workspace.process import NO_ROOM
 
 # Git takes a directory for a store only where this stands; the branch is never made.
 _HEAD: Final = b"ref: refs/heads/none\n"
@@ -39,10 +42,45 @@ _FOREIGN: Final = (
     "objects/info/alternates", "objects/info/http-alternates",
 )  # fmt: skip
 
+_NO_RIGHTS: Final = frozenset({errno.EACCES, errno.EPERM})
+_IN_THE_WAY: Final = frozenset(
+    {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.ELOOP}
+)
+
+
+@contextmanager
+def explained(home: Path) -> Iterator[None]:
+    """Say of what the system refuses in a store that it is about the snapshots, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        # Where a name is given to a new file, what stands in its way comes second.
+        what = f"{error.strerror}: {str(error.filename2 or error.filename or home)!r}"
+        said = f"the snapshots of files cannot be read or written: {what}. Nothing is lost: "
+        if error.errno in NO_ROOM:
+            raise WorkspaceFull(f"{said}make room and try again") from error
+        if error.errno in _NO_RIGHTS:
+            advice = (
+                f"give the right to do so again, as with chmod -R u+rwX {shlex.quote(str(home))}"
+            )
+        elif error.errno in _IN_THE_WAY:
+            advice = "move what stands there elsewhere"
+        else:
+            advice = "remove the cause"
+        raise WorkspaceUnavailable(f"{said}{advice}, and try again") from error
+
 
 def exists(home: Path) -> bool:
-    """Whether a store was ever made there."""
-    return (home / "HEAD").exists()
+    """Whether a store was ever made there. Raises `WorkspaceUnavailable` where that cannot be told."""
+    with explained(home):
+        try:
+            there = stat.S_ISDIR(home.stat().st_mode)
+        except FileNotFoundError:
+            # A link that leads nowhere is refused like any other, by whoever follows it.
+            return home.is_symlink()
+        if not there:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(home))
+        return (home / "HEAD").exists()
 
 
 def uses_sha256(home: Path) -> bool:
@@ -51,7 +89,12 @@ def uses_sha256(home: Path) -> bool:
 
 
 def make(home: Path, *, sha256: bool) -> None:
-    """Make a store where none is."""
+    """Make a store where none is. Raises `WorkspaceUnavailable` where none can be."""
+    with explained(home):
+        _make(home, sha256=sha256)
+
+
+def _make(home: Path, *, sha256: bool) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in ("objects/info", "objects/pack", "refs", "info"):
         (home / folder).mkdir(parents=True, exist_ok=True)
@@ -68,8 +111,13 @@ def secure(home: Path) -> None:
     The directory may come from strangers, or have been through a power cut.
 
     Raises `WorkspaceRefused` where links stand in place of directories, for what is written there would
-    land elsewhere.
+    land elsewhere, and `WorkspaceUnavailable` where something cannot be put right.
     """
+    with explained(home):
+        _secure(home)
+
+
+def _secure(home: Path) -> None:
     _refuse(_links(home))
     if not exists(home):
         return
