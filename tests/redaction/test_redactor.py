@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -303,6 +304,20 @@ def test_a_damaged_key_is_refused_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match="hexadecimal"):
         load_key(tmp_path)
     assert (tmp_path / FILE_NAME).read_text() == "not a key"
+
+
+def leading_nowhere(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("put", [leading_nowhere, os.mkdir, os.mkfifo])
+def test_what_is_no_key_file_is_refused_with_its_name_and_what_to_do(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    put(tmp_path / FILE_NAME)
+    with pytest.raises(InvalidConfiguration, match=rf"{FILE_NAME} cannot be read: .*remove it"):
+        load_key(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".gitignore"] == [FILE_NAME]
 
 
 def test_the_key_is_asked_for_with_the_first_secret_only(token: str) -> None:

@@ -202,6 +202,29 @@ def test_a_function_is_asked_for_what_it_knows(opened: Open) -> None:
     assert manager.resume_session(session.id, rehydrate=[token]).state == {"token": token}
 
 
+@pytest.mark.parametrize("wrong", [5, "the-token-itself", b"the-token-itself", [5], object()])
+def test_what_cannot_bring_secrets_back_is_refused_and_not_repeated(
+    opened: Open, wrong: Any
+) -> None:
+    session = opened().create_session("implementer")
+    session.close()
+    with pytest.raises(InvalidConfiguration, match="rehydrate") as refused:
+        opened(rehydrate=wrong)
+    assert "the-token-itself" not in str(refused.value)
+    with pytest.raises(InvalidConfiguration, match="rehydrate"):
+        opened().resume_session(session.id, rehydrate=wrong)
+
+
+def test_a_function_that_returns_no_text_is_refused_when_it_is_asked(opened: Open) -> None:
+    token = corpus.TOKENS["github-token"][0](Random(4))
+    session = opened(redact=True).create_session("implementer")
+    session.save_checkpoint(state={"token": token})
+    session.close()
+    answering: Any = lambda placeholder: 5  # noqa: E731
+    with pytest.raises(InvalidConfiguration, match=r"rehydrate returned int for \[redacted:github"):
+        _ = opened().resume_session(session.id, rehydrate=answering).state
+
+
 def test_a_text_of_the_users_that_looks_like_a_placeholder_comes_back(opened: Open) -> None:
     state = {"doc": "writes [redacted:github-token:0123456789abcdef] instead", "n": "[redacted:]"}
     session = opened(redact=True).create_session("implementer")

@@ -39,12 +39,16 @@ def load_key(folder: Path) -> bytes:
     """Return the key kept in a folder; the first to ask makes it."""
     path = folder / FILE_NAME
     try:
-        return parse_key(read_small_file(path).decode("ascii", "replace"), str(path))
-    except FileNotFoundError:
-        _make(path)
+        if not os.path.lexists(path):
+            _make(path)
+        text = read_small_file(path).decode("ascii", "replace")
     except OSError as error:
-        raise InvalidConfiguration(f"{path} cannot be read: {error}. Nothing was stored") from None
-    return parse_key(read_small_file(path).decode("ascii", "replace"), str(path))
+        what = "leads nowhere" if path.is_symlink() and not os.path.exists(path) else error.strerror
+        raise InvalidConfiguration(
+            f"{path} cannot be read: {what}. Nothing was stored: put the right key back there, give the "
+            "right to read it, or remove it to have a new one made"
+        ) from None
+    return parse_key(text, str(path))
 
 
 def find_key(folder: Path) -> bytes | None:

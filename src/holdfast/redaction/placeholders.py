@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
+from holdfast.errors import InvalidConfiguration
+
 _DIGITS: Final = 16
 _LONGEST_KIND: Final = 36
 MARK: Final = "[redacted:"
@@ -161,7 +163,14 @@ def filled(value: Any, rehydrate: Rehydrate) -> Any:
 
 def _known(match: re.Match[str], rehydrate: Rehydrate) -> str:
     found = rehydrate(Placeholder(match[1], match[2]))
-    return match[0] if found is None else found
+    if found is None:
+        return match[0]
+    if not isinstance(found, str):
+        raise InvalidConfiguration(
+            f"rehydrate returned {type(found).__name__} for {match[0]}, and must return a text, or None where "
+            "it knows nothing. Nothing was changed"
+        )
+    return found
 
 
 def among(values: Iterable[str], key: bytes) -> Rehydrate:

@@ -136,7 +136,7 @@ class Redaction:
         elif callable(secrets):
             found = secrets
         else:
-            values = list(secrets)
+            values = _texts(secrets)
             found = _Known(lambda: values, self.key, self.redactor or self.leaving)
         return replace(self, rehydrate=found, known=found)
 
@@ -165,6 +165,22 @@ class Redaction:
         """Return the placeholders of what was stored whose secrets are not at hand, each once."""
         found = sorted(set(placeholders_in(value)))
         return [one for one in found if self.known is None or self.known(one) is None]
+
+
+def _texts(secrets: Iterable[str]) -> list[str]:
+    """Return values to look among. What is refused is not said: it may be a secret."""
+    if isinstance(secrets, (str, bytes)) or not isinstance(secrets, Iterable):
+        raise InvalidConfiguration(
+            "rehydrate must be true, false, a function that is asked for each placeholder, or a list of "
+            f"values, not {type(secrets).__name__}. Nothing was changed"
+        )
+    values = list(secrets)
+    for one in values:
+        if not isinstance(one, str):
+            raise InvalidConfiguration(
+                f"the values of rehydrate must be texts, not {type(one).__name__}. Nothing was changed"
+            )
+    return values
 
 
 def _present_key(settings: RedactionSettings, project_dir: Path) -> bytes | None:
