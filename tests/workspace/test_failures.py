@@ -269,13 +269,41 @@ def empty_settings(store: Path) -> None:
     (store / "config").write_bytes(b"")
 
 
+def no_head(store: Path) -> None:
+    (store / "HEAD").unlink(missing_ok=True)
+
+
+def no_settings(store: Path) -> None:
+    (store / "config").unlink(missing_ok=True)
+
+
+def neither_head_nor_settings(store: Path) -> None:
+    no_head(store)
+    no_settings(store)
+
+
+def nothing_but_objects(store: Path) -> None:
+    neither_head_nor_settings(store)
+    shutil.rmtree(store / "refs")
+    shutil.rmtree(store / "info")
+
+
+@pytest.mark.parametrize("names", ["sha1", "sha256"])
 @pytest.mark.parametrize(
-    "damage", [empty_head, torn_head, no_references, empty_settings], ids=lambda one: one.__name__
-)
+    "damage",
+    [
+        empty_head, torn_head, no_references, empty_settings,
+        no_head, no_settings, neither_head_nor_settings, nothing_but_objects,
+    ],
+    ids=lambda one: one.__name__,
+)  # fmt: skip
 def test_a_store_that_git_does_not_know_any_more_is_put_right(
-    damage: Callable[[Path], None], root: Path
+    damage: Callable[[Path], None], names: str, tmp_path: Path
 ) -> None:
     """As after a power cut. No object is lost, and so nothing is."""
+    root = tmp_path / "project"
+    make_repository(root, f"--object-format={names}")
+    (root / "a.txt").write_text("one\n")
     saved = Workspace(root).snapshot()
     home = Workspace(root).store_dir
     uses: list[Callable[[Workspace], Any]] = [
@@ -284,14 +312,23 @@ def test_a_store_that_git_does_not_know_any_more_is_put_right(
         lambda one: one.unheld([saved.commit]) <= {saved.commit},
         lambda one: one.verify([saved.commit]) == [],
         lambda one: one.has(saved.commit),
+        lambda one: one.absent([saved.commit]) == set(),
+        lambda one: one.set_damaged_aside() == 0,
+        lambda one: one.export_pack(saved.commit).startswith(b"PACK"),
+        lambda one: one.read(saved.commit, "a.txt") == b"one\n",
+        lambda one: one.diff(saved.commit, saved.commit) == [],
         lambda one: one.snapshot().tree == saved.tree,
         lambda one: one.restore(saved.commit, dry_run=True).changes == (),
     ]
     for use in uses:
         damage(home)
         assert use(Workspace(root))
+    damage(home)
     assert Workspace(root).gc(lambda: [saved.commit]).snapshots == 0
     assert Workspace(root).snapshots() == {saved.commit}
+    # By now they are in a pack.
+    damage(home)
+    assert Workspace(root).verify([saved.commit]) == []
 
 
 def test_a_snapshot_that_cannot_be_read_is_not_there(root: Path) -> None:

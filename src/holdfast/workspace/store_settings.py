@@ -24,6 +24,8 @@ from holdfast.workspace.process import NO_ROOM
 
 # Git takes a directory for a store only where this stands; the branch is never made.
 _HEAD: Final = b"ref: refs/heads/none\n"
+# What every store has from its first moment on.
+_MARKS: Final = ("HEAD", "config")
 # Bytes as they are: no line endings, keywords, encodings or filters, whatever the project asks for.
 _ATTRIBUTES: Final = b"* -text -ident !eol !filter !working-tree-encoding !diff\n"
 _FOLDERS: Final = (
@@ -80,12 +82,24 @@ def exists(home: Path) -> bool:
             return home.is_symlink()
         if not there:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(home))
-        return (home / "HEAD").exists()
+        # A power cut, or whoever thought to tidy up, takes single files: what is left is a store all the same.
+        return any((home / name).exists() for name in _MARKS) or any(_stored(home))
 
 
 def uses_sha256(home: Path) -> bool:
-    """Whether a store names its objects by SHA-256."""
-    return b"sha256" in read_bytes(home / "config")
+    """Whether a store names its objects by SHA-256; where its settings are lost, those names tell."""
+    said = read_bytes(home / "config")
+    if said in (STORE_CONFIG, STORE_CONFIG_SHA256):
+        return said == STORE_CONFIG_SHA256
+    return b"sha256" in said or any(len(name) == 64 for name in _stored(home))
+
+
+def _stored(home: Path) -> Iterator[str]:
+    """Yield the digits by which git finds the objects and the packs of a store."""
+    for path in (home / "objects").glob("[0-9a-f][0-9a-f]/*"):
+        yield path.parent.name + path.name
+    for path in (home / "objects" / "pack").glob("pack-*.pack"):
+        yield path.stem.removeprefix("pack-")
 
 
 def make(home: Path, *, sha256: bool) -> None:
@@ -100,7 +114,7 @@ def _make(home: Path, *, sha256: bool) -> None:
         (home / folder).mkdir(parents=True, exist_ok=True)
     # On the disk before the first snapshot is: without them it could not be read any more.
     write_if_other(home / "config", _config(sha256=sha256), durable=True)
-    # Last, since it is what makes a store of a directory.
+    # Last, since it is what makes git take a directory for a store.
     write_if_other(home / "HEAD", _HEAD, durable=True)
     sync_directory(home.parent)
 
