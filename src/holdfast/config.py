@@ -433,6 +433,13 @@ def _read_file(path: Path) -> dict[str, Any]:
         settings = tomllib.loads(read_small_file(path, most=_MOST_BYTES).decode())
     except FileNotFoundError:
         return {}
+    except (NotADirectoryError, PermissionError) as error:
+        # It may be what lies around it that is wrong, and then nobody knows whether it is there at all.
+        if os.path.isdir(path.parent) and os.access(path.parent, os.X_OK):
+            raise InvalidConfiguration(f"{path} cannot be read: {error.strerror}") from None
+        raise InvalidConfiguration(
+            f"{path.parent} cannot be used: {error.strerror}. It has to be a directory of yours; nothing was changed"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         # Not every number that is too long, nor what is nested too deeply, is an error of the parser.
         raise InvalidConfiguration(f"{path} cannot be read: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,33 @@ def test_a_target_that_cannot_be_made_is_refused(cli: CommandLine) -> None:
     answer = cli("doctor", "--salvage", "file/saved.db")
     assert answer.code == 6
     assert "file/saved.db cannot be made" in answer.err
+
+
+def in_the_way(project: Path) -> None:
+    (project / ".agents").write_text("")
+
+
+def broken(project: Path) -> None:
+    (project / ".agents").mkdir(mode=0o700)
+    (project / ".agents" / "holdfast.toml").write_text("workspace = [")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "blamed"), [(in_the_way, ".agents cannot be used"), (broken, "holdfast.toml cannot")]
+)
+def test_settings_that_cannot_be_read_are_a_finding_and_the_rest_is_looked_at(
+    cli: CommandLine, spoil: Callable[[Path], None], blamed: str
+) -> None:
+    spoil(cli.project)
+    answer = cli("doctor", "--json")
+    assert answer.code == 5
+    *others, settings = answer.json["doctor"]
+    assert {one["name"] for one in others} == {"versions", "sqlite", "git", "extras"}
+    assert (settings["name"], settings["level"]) == ("settings", "bad")
+    assert blamed in settings["text"]
+    assert blamed in cli("status").err
+
+
+def test_it_looks_at_nothing_where_the_store_is_named_emptily(cli: CommandLine) -> None:
+    refused = cli("doctor", "--url", "")
+    assert (refused.code, "is empty" in refused.err) == (2, True)

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from holdfast.doctor.examination import examine
+from holdfast.doctor.examination import examine, examine_project
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.leaving_out import Lost
 from holdfast.doctor.salvage import SalvageReport, salvage
 
-__all__ = ["Finding", "Lost", "SalvageReport", "examine", "salvage"]
+__all__ = ["Finding", "Lost", "SalvageReport", "examine", "examine_project", "salvage"]

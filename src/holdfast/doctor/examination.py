@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.autosave.fallback import FallbackLog
-from holdfast.config import AGENTS_DIR, Config, without_password
+from holdfast.config import (
+    AGENTS_DIR,
+    Config,
+    find_project_root,
+    load_config,
+    refuse_empty,
+    without_password,
+)
 from holdfast.doctor.finding import Finding, Level
 from holdfast.doctor.locks import look_at_snapshot_locks, look_at_waits, look_at_write_lock
 from holdfast.doctor.places import (
@@ -31,6 +38,7 @@ from holdfast.doctor.places import (
 from holdfast.errors import (
     HoldfastError,
     IntegrityError,
+    InvalidConfiguration,
     LogMisplaced,
     NotADatabase,
     StoreBusy,
@@ -70,9 +78,31 @@ _EXTRAS: Final = {
 }
 
 
+def examine_project(
+    project_dir: str | Path | None,
+    open_manager: Callable[[], SessionManager],
+    *,
+    url: str | None = None,
+    tenant: str | None = None,
+) -> list[Finding]:
+    """Look at everything in a project; settings that cannot be read are a finding, too."""
+    refuse_empty(url, tenant)
+    root = find_project_root(project_dir)
+    try:
+        config = load_config(root, url=url, tenant=tenant)
+    except InvalidConfiguration as error:
+        advice = "put it right: without its settings nobody knows which store the project has"
+        return [*_installation(), Finding("settings", "bad", str(error), advice)]
+    return examine(config, open_manager)
+
+
+def _installation() -> list[Finding]:
+    return [_versions(), _sqlite(), _git(), _extras()]
+
+
 def examine(config: Config, open_manager: Callable[[], SessionManager]) -> list[Finding]:
     """Look at everything; an error in one check is a finding of its own."""
-    found = [_versions(), _sqlite(), _git(), _extras()]
+    found = _installation()
     found.append(_project(config))
     found += look_at_links(config)
     found += look_at_permissions(config)

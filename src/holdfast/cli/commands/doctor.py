@@ -13,7 +13,7 @@ from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, path_text, plural, print_line
 from holdfast.cli.progress import progress_bar
 from holdfast.config import load_config
-from holdfast.doctor import Finding, SalvageReport, examine, salvage
+from holdfast.doctor import Finding, SalvageReport, examine_project, salvage
 from holdfast.errors import IntegrityError
 
 # Seconds. Whoever asks what is wrong does not want to wait for it too.
@@ -53,8 +53,12 @@ def command(ctx: click.Context, common: Common, target: str | None) -> None:
         if not report.complete:
             ctx.exit(IntegrityError.exit_code)
         return
-    config = load_config(common.project_dir, url=common.url, tenant=common.tenant)
-    findings = examine(config, partial(common.open, busy_timeout=_PATIENCE))
+    findings = examine_project(
+        common.project_dir,
+        partial(common.open, busy_timeout=_PATIENCE),
+        url=common.url,
+        tenant=common.tenant,
+    )
     if common.json:
         answer({"doctor": [asdict(one) for one in findings]})
     else:
