@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final, cast
@@ -90,15 +90,11 @@ class PrivateStore:
         """Be the only one that captures, restores or sweeps."""
         return self._locks.working(seconds)
 
-    @contextmanager
-    def using(self, *, alone: bool = False, seconds: float = PATIENCE) -> Iterator[None]:
+    def using(
+        self, *, alone: bool = False, seconds: float = PATIENCE
+    ) -> AbstractContextManager[None]:
         """Keep sweeps away, or with ``alone`` be the sweep."""
-        with ExitStack() as held:
-            # What goes wrong in the block has nothing to do with the store.
-            with store_settings.explained(self.home):
-                self.secure()
-                held.enter_context(self._locks.using(alone=alone, seconds=seconds))
-            yield
+        return self._locks.using(alone=alone, seconds=seconds)
 
     def aside(self) -> TemporaryDirectory[str]:
         """Return a temporary directory for ``with``; what a kill leaves of it is tidied up."""

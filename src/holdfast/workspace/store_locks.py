@@ -24,7 +24,7 @@ from holdfast.errors import WorkspaceBusy, WorkspaceFull, WorkspaceUnavailable
 from holdfast.processes import holders_of, uptime
 from holdfast.workspace.incoming import UNFINISHED
 from holdfast.workspace.process import HELD, NO_ROOM
-from holdfast.workspace.store_settings import secure
+from holdfast.workspace.store_settings import explained, secure
 
 try:
     import fcntl
@@ -57,21 +57,32 @@ class StoreLocks:
     @contextmanager
     def working(self, seconds: float) -> Iterator[None]:
         """Be the only one that captures, restores or sweeps."""
-        with self._explained(), self._locked(_WORK, shared=False, seconds=seconds) as handle:
-            if not _left_in_peace(handle) and os.access(self._home, os.W_OK):
-                self._tidy_up()
-            with suppress(OSError):
-                os.pwrite(handle, _BUSY, 0)
-            yield
-            with suppress(OSError):
-                os.pwrite(handle, _in_peace(), 0)
+        try:
+            with self._locked(_WORK, shared=False, seconds=seconds) as handle:
+                if not _left_in_peace(handle) and os.access(self._home, os.W_OK):
+                    self._tidy_up()
+                with suppress(OSError):
+                    os.pwrite(handle, _BUSY, 0)
+                yield
+                with suppress(OSError):
+                    os.pwrite(handle, _in_peace(), 0)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise WorkspaceFull(
+                    f"no room is left for the snapshots of {self._project}: {error}. The files are as "
+                    "they were"
+                ) from error
+            raise WorkspaceUnavailable(
+                f"the snapshots of {self._project} cannot be read or written: {error}. Nothing is lost: "
+                "remove the cause and try again"
+            ) from error
 
     @contextmanager
     def using(self, *, alone: bool, seconds: float) -> Iterator[None]:
         """Keep sweeps away, or with ``alone`` be the sweep."""
         with ExitStack() as held:
             # What goes wrong in the block has nothing to do with the locks.
-            with self._explained():
+            with explained(self._home):
                 if alone:
                     held.enter_context(self._locked(_TURN, shared=False, seconds=seconds))
                 else:
@@ -83,22 +94,6 @@ class StoreLocks:
                         pass
                 held.enter_context(self._locked(_USE, shared=not alone, seconds=seconds))
             yield
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say of what the system refuses that it is about the snapshots, and that nothing is lost."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise WorkspaceFull(
-                    f"no room is left for the snapshots of {self._project}: {error}. The files are as "
-                    "they were"
-                ) from error
-            raise WorkspaceUnavailable(
-                f"the snapshots of {self._project} cannot be read or written: {error}. Nothing is lost: "
-                "remove the cause and try again"
-            ) from error
 
     @contextmanager
     def _locked(self, name: str, *, shared: bool, seconds: float) -> Iterator[int]:
