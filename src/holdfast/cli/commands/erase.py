@@ -11,6 +11,7 @@ from holdfast.cli.asking import check_can_ask, confirm, yes_option
 from holdfast.cli.options import Common, common_options
 from holdfast.cli.output import answer, one_line, plural, print_line, size
 from holdfast.cli.progress import spinner
+from holdfast.config import load_config, without_password
 from holdfast.errors import IntegrityError, SessionNotFound
 from holdfast.hooks.erasing import erase
 from holdfast.sessions import Erasure, Session, SessionManager
@@ -47,11 +48,14 @@ def command(common: Common, session: str | None, everything: bool, yes: bool) ->
             confirm("Erase for good?")
         with spinner("erasing", quiet=common.json):
             done = erase(manager, chosen, everything=everything)
-        where = f"tenant {manager.store.tenant} of {manager.store.url}"
     if common.json:
         answer({"erasure": asdict(done)})
         return
-    _say(done, where)
+    _say(done)
+    if not done.sessions:
+        config = load_config(common.project_dir, url=common.url, tenant=common.tenant)
+        where = f"tenant {config.tenant} of {without_password(config.url)}"
+        print_line(("note: ", "yellow"), f"there was none in {one_line(where)}", err=True)
 
 
 def _all_of(manager: SessionManager) -> _Chosen:
@@ -88,10 +92,8 @@ def _show(chosen: _Chosen) -> None:
         print_line(f"and {plural(len(chosen) - _SHOWN, 'more session')}")
 
 
-def _say(done: Erasure, where: str) -> None:
+def _say(done: Erasure) -> None:
     files = f" and {plural(done.snapshots, 'snapshot')} of files ({size(done.file_bytes)})"
     print_line(f"erased {plural(done.sessions, 'session')}" + (files if done.snapshots else ""))
-    if not done.sessions:
-        print_line(("note: ", "yellow"), f"there was none in {one_line(where)}", err=True)
     for one in done.left:
         print_line(("left ", "bold yellow"), one_line(one), err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from stat import S_IFLNK, S_IFREG, filemode
 from typing import Any, Final
 
@@ -38,7 +38,6 @@ from holdfast.cli.output import (
     when,
 )
 from holdfast.sessions import Checkpoint, SessionManager
-from holdfast.workspace.base import SavedFile
 
 _LISTED: Final = 5
 _FILES: Final = (Column("MODE", "dim"), Column("SIZE", right=True), Column("PATH"))
@@ -91,8 +90,7 @@ def command(
         if path is not None:
             _show_file(common, manager, found, path, besides)
         elif list_files or skipped:
-            listed = manager.list_files(found) if list_files else None
-            _show_files(common, manager, found, listed, besides, skipped=skipped)
+            _show_files(common, manager, found, besides, list_files=list_files, skipped=skipped)
         else:
             _show_state(common, found, besides)
 
@@ -129,15 +127,16 @@ def _show_files(
     common: Common,
     manager: SessionManager,
     found: Checkpoint,
-    held: Sequence[SavedFile] | None,
     besides: Mapping[str, Any],
     *,
+    list_files: bool,
     skipped: bool,
 ) -> None:
+    held = manager.list_files(found) if list_files else []
     left = manager.list_skipped(found)
     if common.json:
         document = columns(found)
-        if held is not None:
+        if list_files:
             document["files"] = [
                 {"path": path_text(one.path), "mode": f"{one.mode:04o}", "size_bytes": one.bytes}
                 | ({"link": True} if one.link else {})
@@ -146,7 +145,7 @@ def _show_files(
         document["skipped"] = [{"path": path_text(one.path), "reason": one.reason} for one in left]
         answer({"checkpoint": {**document, "git": found.git, **besides}})
         return
-    if held is not None:
+    if list_files:
         rows = [
             (
                 filemode(one.mode | (S_IFLNK if one.link else S_IFREG)),
